@@ -1,0 +1,58 @@
+"""What a policy may answer: shares, grants or a placement. Each level is turned into the next one below it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.model.arrays import FloatArray, IntArray
+
+# Where one job runs: (node, GPUs) pairs in ascending node order; empty = nowhere.
+Spot = tuple[tuple[int, int], ...]
+NOWHERE: Spot = ()
+
+
+class Level(StrEnum):
+    SHARES = "shares"
+    GRANTS = "grants"
+    PLACEMENT = "placement"
+    TASKS = "tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Said beside every allocation: until when it holds if nothing happens, and how it was found."""
+
+    holds_until_s: float = math.inf
+    solver: str = ""  # outcome of the solve, or the name of the fallback that was used
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Fractional GPUs by owner and type. `owner_of` maps jobs to owners; `owner_key` names an owner across rounds."""
+
+    gpus: FloatArray  # o,t
+    owner_of: IntArray  # j
+    owner_key: IntArray  # o  ascending
+    answer: Answer = Answer()
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """Whole GPUs by job and type for one round; `order` is who goes first where something has to give."""
+
+    gpus: IntArray  # j,t
+    order: IntArray  # j  positions in the view, first come first
+    answer: Answer = Answer()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Nodes for every job of the view."""
+
+    spots: tuple[Spot, ...]  # j
+    answer: Answer = Answer()
+
+
+Allocation = Shares | Grants | Placement

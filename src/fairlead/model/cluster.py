@@ -1,0 +1,135 @@
+"""A mixed cluster: nodes, each with some GPUs of one type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import InputError
+from fairlead.model.gpus import MEMORY_GIB, is_gpu_name
+
+NODE_GPUS = 4  # GPUs per node in the short form `v100:36`, unless `x8` says otherwise
+MOST_NODES = 1_000_000
+MOST_GPUS_PER_NODE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """`count` equal nodes."""
+
+    count: int
+    gpu: str
+    gpus: int
+    memory_gib: float | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not is_gpu_name(self.gpu):
+            raise InputError(f'GPU type "{self.gpu}" is not a name; write it in lower case, such as v100 or a100-80')
+        _check_whole("count", self.count, MOST_NODES)
+        _check_whole("gpus", self.gpus, MOST_GPUS_PER_NODE)
+        if self.memory_gib is None and self.gpu not in MEMORY_GIB:
+            known = ", ".join(sorted(MEMORY_GIB))
+            raise InputError(
+                f'no memory is known for GPU type "{self.gpu}" (known: {known}); add memory_gib to its nodes'
+            )
+        if self.memory_gib is not None and not (math.isfinite(self.memory_gib) and 0 < self.memory_gib <= 1e5):
+            raise InputError(f"memory_gib is {self.memory_gib}; wanted a number above 0")
+
+    @property
+    def memory(self) -> float:
+        return MEMORY_GIB[self.gpu] if self.memory_gib is None else self.memory_gib
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Columns by type (t) and by node (n).
+
+    A type is a GPU with its memory: the same GPU with two memory sizes is two types, `v100` and `v100-32gib`, which
+    share the speeds of `gpu[t]`.
+    """
+
+    types: tuple[str, ...]  # t
+    gpu: tuple[str, ...]  # t  name under which speeds are known
+    memory_gib: FloatArray  # t
+    nodes: tuple[str, ...]  # n
+    node_type: IntArray  # n
+    node_gpus: IntArray  # n
+    capacity: IntArray = field(init=False)  # t  GPUs
+    largest_node: IntArray = field(init=False)  # t  GPUs
+
+    def __post_init__(self) -> None:
+        capacity = np.bincount(self.node_type, weights=self.node_gpus, minlength=len(self.types)).astype(np.int64)
+        largest = np.zeros(len(self.types), dtype=np.int64)
+        np.maximum.at(largest, self.node_type, self.node_gpus)
+        object.__setattr__(self, "capacity", capacity)
+        object.__setattr__(self, "largest_node", largest)
+        for array in (self.memory_gib, self.node_type, self.node_gpus, capacity, largest):
+            array.flags.writeable = False
+
+    @property
+    def total_gpus(self) -> int:
+        return int(self.node_gpus.sum())
+
+
+def build_cluster(groups: Sequence[NodeGroup]) -> Cluster:
+    """Nodes in the order of the groups; types in the order in which they first appear."""
+    if not groups:
+        raise InputError("the cluster has no nodes; list at least one group such as {count: 2, gpu: v100, gpus: 4}")
+    kinds: dict[tuple[str, float], int] = {}
+    labels: list[str] = []
+    names: list[str] = []
+    taken: dict[str, int] = {}
+    node_type: list[int] = []
+    node_gpus: list[int] = []
+    for group in groups:
+        kind = (group.gpu, group.memory)
+        if kind not in kinds:
+            kinds[kind] = len(kinds)
+            labels.append(group.gpu if group.gpu not in labels else f"{group.gpu}-{group.memory:g}gib")
+        label = group.name or labels[kinds[kind]]
+        first = taken.get(label, 0) + 1
+        taken[label] = first + group.count - 1
+        names += [f"{label}-{i}" for i in range(first, first + group.count)]
+        node_type += [kinds[kind]] * group.count
+        node_gpus += [group.gpus] * group.count
+    if len(set(names)) != len(names):
+        raise InputError("two nodes of the cluster have the same name; give every named group a name of its own")
+    return Cluster(
+        types=tuple(labels),
+        gpu=tuple(gpu for gpu, _ in kinds),
+        memory_gib=np.array([memory for _, memory in kinds]),
+        nodes=tuple(names),
+        node_type=np.array(node_type, dtype=np.int64),
+        node_gpus=np.array(node_gpus, dtype=np.int64),
+    )
+
+
+def parse_short_form(text: str) -> Cluster:
+    """`v100:36,p100:36x8`: GPUs by type, in nodes of 4 unless `x8` says otherwise; the last node may be smaller."""
+    groups: list[NodeGroup] = []
+    for part in text.split(","):
+        gpu, _, rest = part.strip().partition(":")
+        total_text, _, size_text = rest.partition("x")
+        try:
+            total, size = int(total_text), int(size_text or NODE_GPUS)
+        except ValueError:
+            raise InputError(
+                f'cluster "{text}": "{part}" is not TYPE:GPUS or TYPE:GPUSxNODESIZE, such as v100:36x8'
+            ) from None
+        _check_whole("gpus", total, MOST_NODES)
+        _check_whole("node size", size, MOST_GPUS_PER_NODE)
+        if total >= size:
+            groups.append(NodeGroup(total // size, gpu.lower(), size))
+        if total % size:
+            groups.append(NodeGroup(1, gpu.lower(), total % size))
+    return build_cluster(groups)
+
+
+def _check_whole(name: str, value: int, most: int) -> None:
+    if not 1 <= value <= most:
+        raise InputError(f"{name} is {value}; wanted a whole number from 1 to {most}")

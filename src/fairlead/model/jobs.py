@@ -1,0 +1,55 @@
+"""A training job as its owner describes it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fairlead.model.errors import InputError
+
+# Larger numbers are taken for a slip of the pen: no trace we know comes near.
+MOST_GPUS = 100_000
+LONGEST_S = 1e12
+MOST_STEPS = 1e18
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What is asked for. `gpus` is the reference width, at which a step of `steps` is counted.
+
+    `widths` are all GPU counts that the job can run on (rigid: just `gpus`), `types` the GPU types that it may use
+    (empty: any that has the memory). `steps` is None where the owner does not say. `relaxed` allows a grant that mixes
+    GPU types.
+    """
+
+    id: str
+    tenant: str
+    model: str
+    arrival_s: float
+    gpus: int
+    steps: float | None
+    widths: tuple[int, ...] = ()
+    types: tuple[str, ...] = ()
+    weight: float = 1.0
+    relaxed: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("id", "tenant", "model"):
+            if not getattr(self, name):
+                raise InputError(f"job {self.id or '?'}: {name} is empty; give it a name")
+        self._check_number("arrival_s", self.arrival_s, 0.0, LONGEST_S)
+        self._check_number("weight", self.weight, 0.0, 1e9, open_below=True)
+        if self.steps is not None:
+            self._check_number("steps", self.steps, 0.0, MOST_STEPS, open_below=True)
+        for width in (self.gpus, *self.widths):
+            if not 1 <= width <= MOST_GPUS:
+                raise InputError(f"job {self.id}: gpus is {width}; wanted a whole number from 1 to {MOST_GPUS}")
+        if not self.widths:
+            object.__setattr__(self, "widths", (self.gpus,))
+        elif self.gpus not in self.widths or list(self.widths) != sorted(set(self.widths)):
+            raise InputError(f"job {self.id}: widths {self.widths} must ascend, without repeats, and hold {self.gpus}")
+
+    def _check_number(self, name: str, value: float, low: float, high: float, *, open_below: bool = False) -> None:
+        if not (math.isfinite(value) and low <= value <= high and not (open_below and value == low)):
+            bounds = f"{'above' if open_below else 'from'} {low:g} up to {high:g}"
+            raise InputError(f"job {self.id}: {name} is {value}; wanted a number {bounds}")

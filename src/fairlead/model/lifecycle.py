@@ -1,0 +1,76 @@
+"""The life of a job as a literal table: (phase, step) -> phase. What is absent is a bug."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from fairlead.model.arrays import IntArray
+from fairlead.model.errors import BrokenInvariantError
+
+
+class Phase(IntEnum):
+    WAITING = 0
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    MOVING = 4  # stopping here in order to start elsewhere
+    FINISHED = 5
+    FAILED = 6
+    CANCELLED = 7
+
+
+class Step(IntEnum):
+    START = 0  # we ask
+    STOP = 1
+    MOVE = 2
+    STARTED = 3  # the engine tells
+    STOPPED = 4
+    FINISHED = 5
+    FAILED = 6
+    LOST = 7  # its node died or it cannot be seen any more; it waits again
+    REFUSED = 8
+    CANCEL = 9
+
+
+TABLE: dict[tuple[Phase, Step], Phase] = {
+    (Phase.WAITING, Step.START): Phase.STARTING,
+    (Phase.WAITING, Step.CANCEL): Phase.CANCELLED,
+    (Phase.STARTING, Step.STARTED): Phase.RUNNING,
+    (Phase.STARTING, Step.REFUSED): Phase.WAITING,
+    (Phase.STARTING, Step.LOST): Phase.WAITING,
+    (Phase.STARTING, Step.FINISHED): Phase.FINISHED,
+    (Phase.STARTING, Step.FAILED): Phase.FAILED,
+    (Phase.STARTING, Step.STOP): Phase.STOPPING,
+    (Phase.STARTING, Step.MOVE): Phase.MOVING,
+    (Phase.RUNNING, Step.STOP): Phase.STOPPING,
+    (Phase.RUNNING, Step.MOVE): Phase.MOVING,
+    (Phase.RUNNING, Step.FINISHED): Phase.FINISHED,
+    (Phase.RUNNING, Step.FAILED): Phase.FAILED,
+    (Phase.RUNNING, Step.LOST): Phase.WAITING,
+    (Phase.STOPPING, Step.STOPPED): Phase.WAITING,
+    (Phase.STOPPING, Step.FINISHED): Phase.FINISHED,
+    (Phase.STOPPING, Step.FAILED): Phase.FAILED,
+    (Phase.STOPPING, Step.LOST): Phase.WAITING,
+    (Phase.MOVING, Step.STOPPED): Phase.STARTING,
+    (Phase.MOVING, Step.FINISHED): Phase.FINISHED,
+    (Phase.MOVING, Step.FAILED): Phase.FAILED,
+    (Phase.MOVING, Step.LOST): Phase.WAITING,
+    (Phase.MOVING, Step.REFUSED): Phase.WAITING,
+}
+
+ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
+
+_NEXT = np.full((len(Phase), len(Step)), -1, dtype=np.int64)
+for (_phase, _step), _after in TABLE.items():
+    _NEXT[_phase, _step] = _after
+
+
+def advance(phases: IntArray, step: Step) -> IntArray:
+    """The phases after `step`, for many jobs at once."""
+    after = _NEXT[phases, step]
+    if after.size and after.min() < 0:
+        bad = Phase(int(phases[int(after.argmin())]))
+        raise BrokenInvariantError(f"a job that is {bad.name} cannot take the step {step.name}")
+    return after

@@ -1,0 +1,1 @@
+"""One file per paper, pure; a literal registry name -> policy."""

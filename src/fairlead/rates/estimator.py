@@ -1,0 +1,60 @@
+"""The estimator seam: a rate for every (job, where) that a policy may ask about."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.cluster import Cluster
+from fairlead.rates.profile import Profile
+
+
+class Estimator(Protocol):
+    """Rates are in samples per second of the whole job; 0 where it cannot run."""
+
+    def best(self, model: str, gpus: int) -> FloatArray:
+        """By type (t), on the fewest nodes that hold `gpus`."""
+
+    def at(self, model: str, type_: int, gpus: int, nodes: int) -> float: ...
+
+    def samples_per_step(self, model: str, gpus: int) -> float: ...
+
+    def restart_s(self, model: str) -> float: ...
+
+
+class TableEstimator:
+    """Reads a profile as it stands; answers are remembered."""
+
+    def __init__(self, profile: Profile, cluster: Cluster, *, restart_s: float | None = None) -> None:
+        self.profile = profile
+        self.cluster = cluster
+        self._restart_s = restart_s
+        self._best: dict[tuple[str, int], FloatArray] = {}
+        self._at: dict[tuple[str, int, int, int], float] = {}
+
+    def best(self, model: str, gpus: int) -> FloatArray:
+        row = self._best.get((model, gpus))
+        if row is None:
+            fewest = -(-gpus // self.cluster.largest_node)  # t  nodes, rounded up
+            row = np.array([self.at(model, t, gpus, int(fewest[t])) for t in range(len(self.cluster.types))])
+            row[gpus > self.cluster.capacity] = 0.0
+            row.flags.writeable = False
+            self._best[model, gpus] = row
+        return row
+
+    def at(self, model: str, type_: int, gpus: int, nodes: int) -> float:
+        key = (model, type_, gpus, nodes)
+        rate = self._at.get(key)
+        if rate is None:
+            fits = self.profile.facts_of(model).memory_gib <= self.cluster.memory_gib[type_]
+            rate = self.profile.samples_per_s(model, self.cluster.gpu[type_], gpus, nodes) if fits else 0.0
+            self._at[key] = rate
+        return rate
+
+    def samples_per_step(self, model: str, gpus: int) -> float:
+        return self.profile.samples_per_step(model, gpus)
+
+    def restart_s(self, model: str) -> float:
+        return self.profile.facts_of(model).restart_s if self._restart_s is None else self._restart_s

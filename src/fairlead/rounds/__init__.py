@@ -1,0 +1,1 @@
+"""The scheduler core: fold events, decide (pure), journal, the one loop."""

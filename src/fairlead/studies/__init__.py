@@ -1,0 +1,1 @@
+"""Whole runs and what is read from them."""

@@ -1,0 +1,1 @@
+"""Files in and out: workloads, profiles, clusters; and generated workloads."""
