@@ -1,0 +1,314 @@
+"""Linear and mixed-integer programs through HiGHS: one thread, silent, outcomes as values.
+
+    min  cost . x    s.t.  row_low <= A x <= row_high,   low <= x <= high,   x_c whole where whole[c]
+
+A is column-wise: column c has entries value[start[c]:start[c+1]] in rows index[start[c]:start[c+1]].
+`solve` answers one program; `Model` stays open, so that a change and a warm re-solve cost microseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.errors import BrokenInvariantError
+
+TOLERANCE = 1e-7  # HiGHS's own: how far a bound, a row or a reduced cost may be missed
+# Below this many non-zeros presolve costs more than it saves (27 groups x 3 types have 189; measured there: 1.6x).
+PRESOLVE_FROM = 20_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearProgram:
+    cost: FloatArray  # c
+    low: FloatArray  # c
+    high: FloatArray  # c
+    row_low: FloatArray  # r
+    row_high: FloatArray  # r
+    start: IntArray  # c + 1
+    index: IntArray  # entries
+    value: FloatArray  # entries
+    whole: BoolArray | None = None  # c  None = all are continuous
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """When to give up. Simulations count work and never read the clock; `seconds` is for live use.
+
+    `iterations` counts simplex iterations and bounds continuous programs, `nodes` bounds mixed-integer ones.
+    """
+
+    iterations: int | None = None
+    nodes: int | None = None
+    seconds: float | None = None
+
+
+NO_LIMIT = Limit()
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """Where a simplex solve ended, one byte per column and per row; give it back for a warm start."""
+
+    columns: bytes
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Optimal:
+    x: FloatArray  # c
+    objective: float
+    row_dual: FloatArray  # r  growth of the minimum per unit of the row's binding bound; NaN for whole-number programs
+    basis: Basis | None  # None from an open model, which keeps its own, and for whole-number programs
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeLimit:
+    """The limit came first. `x` is the best feasible point, if any was found; the minimum is `bound` or more."""
+
+    x: FloatArray | None
+    objective: float
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    reason: str
+
+
+Outcome = Optimal | TimeLimit | Infeasible | Failed
+
+
+def solve(
+    program: LinearProgram,
+    limit: Limit = NO_LIMIT,
+    basis: Basis | None = None,
+    *,
+    gap: float = 1e-6,
+    tolerance: float = TOLERANCE,
+) -> Outcome:
+    """Solve once. `basis` warm-starts a continuous program; `gap` is the relative gap that a mixed one may leave."""
+    if not len(program.cost):
+        return _without_columns(program)
+    model = Model(program, basis, gap=gap, tolerance=tolerance)
+    outcome = model.solve(limit)
+    if isinstance(outcome, Optimal) and program.whole is None:
+        return Optimal(outcome.x, outcome.objective, outcome.row_dual, model.basis(), outcome.iterations)
+    return outcome
+
+
+def columns_from_entries(
+    row: IntArray, column: IntArray, value: FloatArray, columns: int
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """(start, index, value) of the column-wise form from a list of entries in any order."""
+    order = np.argsort(column, kind="stable")
+    start = np.zeros(columns + 1, dtype=np.int64)
+    np.cumsum(np.bincount(column, minlength=columns), out=start[1:])
+    return start, row[order], value[order]
+
+
+class Model:
+    """A program kept open inside HiGHS. After a change `solve` starts from the basis in which it last ended."""
+
+    def __init__(
+        self,
+        program: LinearProgram,
+        basis: Basis | None = None,
+        *,
+        gap: float = 1e-6,
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        import highspy  # 0.1 s: paid by the first solve, not by every start of the program
+
+        self._highspy: Any = highspy
+        self._highs: Any = self._highspy.Highs()
+        self._low = np.array(program.low, dtype=np.float64)
+        self._high = np.array(program.high, dtype=np.float64)
+        self._whole = program.whole
+        presolve = program.whole is not None or (basis is None and len(program.value) >= PRESOLVE_FROM)
+        for name, option in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("parallel", "off"),
+            ("presolve", "on" if presolve else "off"),
+            ("primal_feasibility_tolerance", tolerance),
+            ("dual_feasibility_tolerance", tolerance),
+            ("mip_rel_gap", gap),
+        ):
+            self._call("setOptionValue", name, option)
+        self._pass(program)
+        if basis is not None:
+            self.set_basis(basis)
+
+    def solve(self, limit: Limit = NO_LIMIT) -> Outcome:
+        infinite = self._highspy.kHighsIInf
+        self._call("setOptionValue", "simplex_iteration_limit", _or(limit.iterations, infinite))
+        self._call("setOptionValue", "mip_max_nodes", _or(limit.nodes, infinite))
+        # HiGHS compares the limit with the time of all solves of this model so far.
+        until_s = math.inf if limit.seconds is None else self._highs.getRunTime() + limit.seconds
+        self._call("setOptionValue", "time_limit", until_s)
+        if self._highs.run() == self._highspy.HighsStatus.kError:
+            return Failed(f"HiGHS stopped with an error ({self._status()})")
+        return self._outcome()
+
+    def set_costs(self, columns: IntArray, cost: FloatArray) -> None:
+        _check_finite("cost", cost)
+        self._call("changeColsCost", len(columns), _int32(columns), cost)
+
+    def set_bounds(self, columns: IntArray, low: FloatArray, high: FloatArray) -> None:
+        _check_bounds(low, high)
+        self._low[columns], self._high[columns] = low, high
+        self._call("changeColsBounds", len(columns), _int32(columns), low, high)
+
+    def set_row_bounds(self, rows: IntArray, low: FloatArray, high: FloatArray) -> None:
+        _check_bounds(low, high)
+        self._call("changeRowsBounds", len(rows), _int32(rows), low, high)
+
+    def set_coefficient(self, row: int, column: int, value: float) -> None:
+        if not math.isfinite(value):
+            raise BrokenInvariantError(f"coefficient ({row}, {column}) is {value}")
+        self._call("changeCoeff", row, column, value)
+
+    def add_rows(self, low: FloatArray, high: FloatArray, start: IntArray, index: IntArray, value: FloatArray) -> None:
+        """Row-wise entries: row r has value[start[r]:start[r+1]] in columns index[start[r]:start[r+1]]."""
+        _check_bounds(low, high)
+        _check_finite("coefficients", value)
+        self._call("addRows", len(low), low, high, len(value), _int32(start), _int32(index), value)
+
+    def add_columns(
+        self,
+        cost: FloatArray,
+        low: FloatArray,
+        high: FloatArray,
+        start: IntArray,
+        index: IntArray,
+        value: FloatArray,
+    ) -> None:
+        """Continuous columns, with column-wise entries as in `LinearProgram`."""
+        _check_bounds(low, high)
+        _check_finite("cost", cost)
+        _check_finite("coefficients", value)
+        self._low, self._high = np.concatenate([self._low, low]), np.concatenate([self._high, high])
+        if self._whole is not None:
+            self._whole = np.concatenate([self._whole, np.zeros(len(cost), dtype=np.bool_)])
+        self._call("addCols", len(cost), cost, low, high, len(value), _int32(start), _int32(index), value)
+
+    def delete_rows(self, rows: IntArray) -> None:
+        """Rows behind the deleted ones move up."""
+        self._call("deleteRows", len(rows), _int32(rows))
+
+    def basis(self) -> Basis:
+        basis = self._highs.getBasis()
+        return Basis(bytes([s.value for s in basis.col_status]), bytes([s.value for s in basis.row_status]))
+
+    def set_basis(self, basis: Basis) -> None:
+        """Start the next solve here. A basis that no longer fits in size crashes; one that is singular is repaired."""
+        status = [self._highspy.HighsBasisStatus(code) for code in range(5)]
+        start = self._highspy.HighsBasis()
+        start.col_status = [status[code] for code in basis.columns]
+        start.row_status = [status[code] for code in basis.rows]
+        start.valid = True
+        start.alien = True  # HiGHS then checks it and mends what is singular
+        self._call("setBasis", start)
+
+    def _pass(self, program: LinearProgram) -> None:
+        columns, rows = len(program.cost), len(program.row_low)
+        # HiGHS loops for ever on a NaN cost, so nothing unchecked goes in.
+        _check_finite("cost", program.cost)
+        _check_finite("coefficients", program.value)
+        _check_bounds(program.low, program.high)
+        _check_bounds(program.row_low, program.row_high)
+        whole = np.zeros(columns, dtype=np.int32) if program.whole is None else program.whole.astype(np.int32)
+        self._call(
+            "passModel",
+            columns,
+            rows,
+            len(program.value),
+            int(self._highspy.MatrixFormat.kColwise),
+            int(self._highspy.ObjSense.kMinimize),
+            0.0,
+            program.cost,
+            self._low,
+            self._high,
+            program.row_low,
+            program.row_high,
+            _int32(program.start),
+            _int32(program.index),
+            program.value,
+            whole,
+        )
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._highs, name)(*arguments)
+        # A warning tells of tiny coefficients (below 1e-9) that HiGHS takes for zero, which is right.
+        if status == self._highspy.HighsStatus.kError:
+            raise BrokenInvariantError(f"HiGHS refused {name}{arguments[:2]}")
+
+    def _status(self) -> str:
+        return str(self._highs.modelStatusToString(self._highs.getModelStatus()))
+
+    def _outcome(self) -> Outcome:
+        status, kind = self._highs.getModelStatus(), self._highspy.HighsModelStatus
+        if status == kind.kOptimal:
+            return self._optimal()
+        if status in (kind.kTimeLimit, kind.kIterationLimit, kind.kSolutionLimit):
+            return self._stopped()
+        if status == kind.kInfeasible:
+            return Infeasible()
+        return Failed(f"HiGHS ended with: {self._status()}")
+
+    def _optimal(self) -> Optimal:
+        info, solution = self._highs.getInfo(), self._highs.getSolution()
+        row_dual = np.array(solution.row_dual) if self._whole is None else np.full(self._highs.getNumRow(), np.nan)
+        return Optimal(
+            self._accept(solution), info.objective_function_value, row_dual, None, info.simplex_iteration_count
+        )
+
+    def _stopped(self) -> TimeLimit:
+        info = self._highs.getInfo()
+        bound = -math.inf if self._whole is None else info.mip_dual_bound
+        if info.primal_solution_status != int(self._highspy.SolutionStatus.kSolutionStatusFeasible):
+            return TimeLimit(None, math.inf, bound)
+        return TimeLimit(self._accept(self._highs.getSolution()), info.objective_function_value, bound)
+
+    def _accept(self, solution: Any) -> FloatArray:
+        """The one place where the solver's tolerances are taken out: inside the bounds, whole where asked."""
+        x: FloatArray = np.clip(np.array(solution.col_value), self._low, self._high)
+        return x if self._whole is None else np.where(self._whole, np.rint(x), x)
+
+
+def _without_columns(program: LinearProgram) -> Outcome:
+    """HiGHS calls such a program empty; its rows read row_low <= 0 <= row_high."""
+    if np.any(program.row_low > 0) or np.any(program.row_high < 0):
+        return Infeasible()
+    return Optimal(np.empty(0), 0.0, np.zeros(len(program.row_low)), None, 0)
+
+
+def _int32(array: IntArray) -> Any:
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+def _check_finite(name: str, array: FloatArray) -> None:
+    if not np.isfinite(array).all():
+        raise BrokenInvariantError(
+            f"{name} of a program must be finite; entry {int(np.argmin(np.isfinite(array)))} is not"
+        )
+
+
+def _check_bounds(low: FloatArray, high: FloatArray) -> None:
+    if not (low <= high).all():  # false for NaN too
+        raise BrokenInvariantError(f"bounds of a program must be in order; entry {int(np.argmin(low <= high))} is not")
