@@ -1,0 +1,103 @@
+"""What a trace does not say, by stated rules that depend on the seed and the job's id alone: the same job gets the same
+answer whatever else the file holds.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from fairlead.model.errors import InputError
+from fairlead.model.gpus import MEMORY_GIB
+from fairlead.model.jobs import JobSpec
+from fairlead.rates.profile import Profile
+from fairlead.traces.files import did_you_mean
+from fairlead.traces.importers.rows import Options, Row
+
+DEFAULT_TENANT = "default"
+REFERENCE_NODE_GPUS = 8  # a job wider than this ran over several nodes when its duration was taken
+
+
+def pick(seed: int, what: str, job: str, among: int) -> int:
+    """A number from 0 to `among` - 1, evenly, from a hash."""
+    digest = blake2b(job.encode(), digest_size=8, key=f"{seed}:{what}".encode()).digest()
+    return int.from_bytes(digest, "little") % among
+
+
+class Assigner:
+    """Turns rows into jobs and remembers which rules it had to use."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.used: dict[str, None] = {}  # notes, in the order of first use
+        self._models: dict[tuple[int, str], tuple[str, ...]] = {}
+        self._known = frozenset(options.profile.models) if options.profile else frozenset()
+        self._steps_per_s: dict[tuple[str, str, int], float] = {}
+
+    def job(self, row: Row) -> JobSpec:
+        model, steps = row.model, row.steps
+        if model is None:
+            model = self._chosen_model(row)
+        elif self.options.profile and model not in self._known:
+            raise InputError(
+                f'model "{model}" is not in profile "{self.options.profile.name}"; '
+                f"{did_you_mean(model, self._known)} Use --throughputs with a file that has it"
+            )
+        if steps is None and row.duration_s is not None:
+            steps = row.duration_s * self._rate(model, self._reference(row), row.gpus)
+        return JobSpec(
+            row.id, row.tenant or self._tenant(row), model, row.submit_s, row.gpus, steps,
+            row.widths, row.types, row.weight, row.relaxed,
+        )  # fmt: skip
+
+    def _tenant(self, row: Row) -> str:
+        if self.options.tenants is None:
+            return DEFAULT_TENANT
+        self._note(f"tenant: one of {self.options.tenants}, by a hash of the job's id and seed {self.options.seed}")
+        return f"tenant-{pick(self.options.seed, 'tenant', row.id, self.options.tenants) + 1}"
+
+    def _chosen_model(self, row: Row) -> str:
+        reference = self._reference(row)
+        models = self._models.get((row.gpus, reference))
+        if models is None:
+            models = self._models[row.gpus, reference] = self._that_run(reference, row.gpus)
+        return models[pick(self.options.seed, "model", row.id, len(models))]
+
+    def _that_run(self, reference: str, gpus: int) -> tuple[str, ...]:
+        profile = self._profile()
+        self._note(
+            f'model: one of those in profile "{profile.name}" that run there, by a hash of the job\'s id and seed {self.options.seed}'
+        )
+        memory = MEMORY_GIB.get(reference, float("inf"))
+        models = tuple(
+            model
+            for model in profile.models
+            if profile.facts_of(model).memory_gib <= memory and self._rate(model, reference, gpus) > 0
+        )
+        if not models:
+            raise InputError(
+                f'no model of profile "{profile.name}" runs on {gpus} x {reference}; choose another reference type'
+            )
+        return models
+
+    def _rate(self, model: str, reference: str, gpus: int) -> float:
+        key = (model, reference, gpus)
+        rate = self._steps_per_s.get(key)
+        if rate is None:
+            profile = self._profile()
+            self._note(f"steps: duration x rate of the model on {reference}, {REFERENCE_NODE_GPUS} GPUs to a node")
+            nodes = -(-gpus // REFERENCE_NODE_GPUS)
+            samples = profile.samples_per_s(model, reference, gpus, nodes) if gpus > 0 else 0.0
+            rate = self._steps_per_s[key] = samples / profile.samples_per_step(model, gpus) if samples else 0.0
+        return rate
+
+    def _reference(self, row: Row) -> str:
+        """A job that names its GPU types ran on one of them."""
+        return row.types[0] if row.types else self.options.reference
+
+    def _profile(self) -> Profile:
+        if self.options.profile is None:
+            raise InputError("this format has no models and no steps; give a profile to assign them from")
+        return self.options.profile
+
+    def _note(self, text: str) -> None:
+        self.used.setdefault(text)

@@ -1,0 +1,125 @@
+"""Cluster files: `nodes: [{count: 9, gpu: v100, gpus: 4, memory_gib: 16}]`, or the short form `v100:36,p100:36x8`.
+
+    fairlead: cluster/1           # optional, first
+    nodes:
+      - {count: 9, gpu: v100, gpus: 4}                  # memory_gib from a table by GPU type
+      - {count: 2, gpu: a100, gpus: 8, memory_gib: 80, name: dgx}
+
+`count` is 1 where it is left out; nodes are called `<name or gpu>-1`, `-2`, ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairlead.model.cluster import Cluster, NodeGroup, build_cluster, parse_short_form
+from fairlead.model.errors import InputError
+from fairlead.traces.files import read_text
+from fairlead.traces.marked_yaml import Marked, check_kind, parse_yaml
+
+KIND = "cluster/1"
+_GROUP_KEYS = ("count", "gpu", "gpus", "memory_gib", "name")
+_SHORT_FORM = re.compile(r"[^:,/\\]+:[^:,/\\]*(,[^:,/\\]+:[^:,/\\]*)*\Z")
+_NODE_NAME = re.compile(r"(.*)-([1-9]\d*)\Z", re.DOTALL)
+
+
+def read_cluster(text_or_path: str | Path) -> Cluster:
+    """The cluster in a file, or the one that the short form says where no such file exists."""
+    text = str(text_or_path)
+    if not Path(text).exists() and _SHORT_FORM.match(text):
+        return _from_short_form(text)
+    return parse_cluster(read_text(text), text)
+
+
+def parse_cluster(text: str, path: str) -> Cluster:
+    document = parse_yaml(text, path, "a cluster file")
+    fields = document.mapping(("fairlead", "nodes"))
+    check_kind(fields, KIND)
+    if "nodes" not in fields:
+        raise document.error("has no nodes; wanted nodes: [{count: 2, gpu: v100, gpus: 4}]")
+    groups = [_group(item) for item in fields["nodes"].items()]
+    try:
+        return build_cluster(groups)
+    except InputError as error:
+        raise error.at(path, fields["nodes"].line) from None
+
+
+def write_cluster(cluster: Cluster, path: str | Path) -> None:
+    """A file that reads back as the same cluster."""
+    Path(path).write_text(format_cluster(cluster), encoding="utf-8")
+
+
+def format_cluster(cluster: Cluster) -> str:
+    lines = [f"fairlead: {KIND}", "nodes:"]
+    for group in groups_of(cluster):
+        name = "" if group.name is None else f", name: {_quoted(group.name)}"
+        lines.append(
+            f"  - {{count: {group.count}, gpu: {_quoted(group.gpu)}, gpus: {group.gpus}, memory_gib: {group.memory!r}{name}}}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def groups_of(cluster: Cluster) -> Sequence[NodeGroup]:
+    """Runs of equal, consecutively numbered nodes: what `build_cluster` would make the cluster from."""
+    groups: list[NodeGroup] = []
+    last: tuple[int, int, str, int] | None = None
+    for label, type_, gpus in zip(cluster.nodes, cluster.node_type.tolist(), cluster.node_gpus.tolist(), strict=True):
+        prefix, number = _split_name(label)
+        if groups and last == (type_, gpus, prefix, number - 1):
+            old = groups[-1]
+            groups[-1] = NodeGroup(old.count + 1, old.gpu, old.gpus, old.memory_gib, old.name)
+        else:
+            name = None if prefix == cluster.types[type_] else prefix
+            groups.append(NodeGroup(1, cluster.gpu[type_], gpus, float(cluster.memory_gib[type_]), name))
+        last = (type_, gpus, prefix, number)
+    return groups
+
+
+def _from_short_form(text: str) -> Cluster:
+    try:
+        return parse_short_form(text)
+    except InputError as error:
+        raise error if error.message.startswith("cluster ") else error.at(f'cluster "{text}"') from None
+
+
+def _group(item: Marked) -> NodeGroup:
+    fields = item.mapping(_GROUP_KEYS)
+    missing = [key for key in ("gpu", "gpus") if key not in fields]
+    if missing:
+        raise item.error(
+            f"{item.name} has no {' and no '.join(missing)}; wanted such as {{count: 2, gpu: v100, gpus: 4}}"
+        )
+    memory = fields.get("memory_gib")
+    name = fields.get("name")
+    try:
+        return NodeGroup(
+            count=fields["count"].whole() if "count" in fields else 1,
+            gpu=fields["gpu"].text().lower(),
+            gpus=fields["gpus"].whole(),
+            memory_gib=None if memory is None else memory.number(),
+            name=None if name is None else name.text(),
+        )
+    except InputError as error:
+        raise error if error.path else error.at(item.path, _line_of(fields, error, item)) from None
+
+
+def _line_of(fields: dict[str, Marked], error: InputError, item: Marked) -> int:
+    """The line of the field that the model complains about, where its message opens with the field's name."""
+    named = fields.get(error.message.partition(" ")[0])
+    if named is None and ("GPU type" in error.message):
+        named = fields["gpu"]
+    return (named or item).line
+
+
+def _split_name(label: str) -> tuple[str, int]:
+    match = _NODE_NAME.match(label)
+    return (match[1], int(match[2])) if match else (label, 0)
+
+
+def _quoted(word: str) -> str:
+    """GPU names such as 3090 or 1e5 must not read back as numbers, and names may hold anything."""
+    return (
+        word if re.fullmatch(r"[a-z][a-z0-9._-]*", word) else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    )

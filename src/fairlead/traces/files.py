@@ -1,0 +1,50 @@
+"""Reading text from disk: whatever goes wrong there is the user's to mend, so it comes as one InputError."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from fairlead.model.errors import InputError
+
+
+@contextmanager
+def open_text(path: str | Path) -> Iterator[IO[str]]:
+    """A text file for reading; a byte-order mark is dropped, line ends are left as they are (csv wants them)."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8 text (byte {error.start}); save it as UTF-8", path=str(path)) from None
+    except OSError as error:
+        raise _cannot_read(path, error) from None
+
+
+def read_text(path: str | Path) -> str:
+    with open_text(path) as file:
+        return file.read()
+
+
+def sha256_of(path: str | Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise _cannot_read(path, error) from None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a complaint about an unknown word: what is known, nearest first if something is near."""
+    words = sorted(known)
+    near = difflib.get_close_matches(word, words, n=1)
+    return f'did you mean "{near[0]}"?' if near else f"known: {', '.join(words) or 'none'}"
+
+
+def _cannot_read(path: str | Path, error: OSError) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return InputError("no such file; check the path", path=str(path))
+    return InputError(f"cannot be read ({error.strerror or error}); check the path and its rights", path=str(path))

@@ -1,0 +1,102 @@
+"""Our own trace: CSV below a few comment lines.
+
+    # fairlead: trace/1
+    # name: what it is called
+    # note: one thing that was assumed when the file was made (any number of these lines)
+    id,tenant,model,arrival_s,gpus,steps,widths,types,weight,relaxed
+    7,vision,resnet50,360.5,4,12000,2|4|8,v100|a100,1.0,false
+
+`id`, `model`, `arrival_s` and `gpus` must be there; the other columns may be left out or empty. `gpus` is the width at
+which a step is counted; `widths` are all counts that will do (empty: just `gpus`), `types` all GPU types (empty: any).
+Empty `steps`: not known. Only above the column names does `#` open a comment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import IO
+
+from fairlead.model.errors import InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.traces.importers.rows import Format, LeftOut, Options, Records, Row, csv_records, number, whole
+
+KIND = "trace/1"
+COLUMNS = ("id", "tenant", "model", "arrival_s", "gpus", "steps", "widths", "types", "weight", "relaxed")
+_REQUIRED = ("id", "model", "arrival_s", "gpus")
+_RELAXED = {"": False, "false": False, "true": True, "0": False, "1": True}
+
+
+def records(file: IO[str], options: Options) -> Records:
+    above, first = 0, ""
+    for first in file:
+        if not first.startswith("#") and first.strip():
+            break
+        above += 1
+        _check_kind(first, above)
+    return csv_records(chain([first], file), _REQUIRED, COLUMNS, above=above)
+
+
+def row(line: int, record: Mapping[str, str], options: Options) -> Row | LeftOut:
+    relaxed = _RELAXED.get(record.get("relaxed", "").lower())
+    if relaxed is None:
+        raise InputError(f'relaxed is "{record["relaxed"]}"; wanted true or false')
+    return Row(
+        id=record["id"],
+        submit_s=number(record, "arrival_s"),
+        gpus=whole(record, "gpus"),
+        tenant=record.get("tenant") or None,
+        model=record["model"],
+        steps=number(record, "steps") if record.get("steps") else None,
+        widths=tuple(whole({"widths": part}, "widths") for part in _parts(record, "widths")),
+        types=_parts(record, "types"),
+        weight=number(record, "weight") if record.get("weight") else 1.0,
+        relaxed=relaxed,
+    )
+
+
+def head_lines(name: str, notes: tuple[str, ...]) -> list[str]:
+    said = [f"name: {name}", *(f"note: {note}" for note in notes)]
+    return [f"# fairlead: {KIND}", *("# " + " ".join(line.split()) for line in said), ",".join(COLUMNS)]
+
+
+def read_head(head: str) -> tuple[str | None, tuple[str, ...]]:
+    """The name and the notes of a trace, from the beginning of its file."""
+    said = [line[1:].strip().partition(":") for line in head.splitlines() if line.startswith("#")]
+    names = [value.strip() for key, _, value in said if key == "name"]
+    return (names[0] if names else None), tuple(value.strip() for key, _, value in said if key == "note")
+
+
+def line_parts(job: JobSpec) -> tuple[str, str]:
+    """What stands before and after the arrival time, so that a writer may still shift it."""
+    steps = "" if job.steps is None else repr(job.steps)
+    widths = "" if job.widths == (job.gpus,) else "|".join(map(str, job.widths))
+    types = _cell("|".join(job.types))
+    before = f"{_cell(job.id)},{_cell(job.tenant)},{_cell(job.model)},"
+    return before, f",{job.gpus},{steps},{widths},{types},{job.weight!r},{'true' if job.relaxed else 'false'}\n"
+
+
+def _cell(text: str) -> str:
+    if text.isalnum() or not any(mark in text for mark in ',"\r\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _parts(record: Mapping[str, str], name: str) -> tuple[str, ...]:
+    text = record.get(name)
+    return tuple(part.strip() for part in text.split("|")) if text else ()
+
+
+def _check_kind(comment: str, line: int) -> None:
+    key, _, value = comment[1:].strip().partition(":")
+    if key == "fairlead" and value.strip() != KIND:
+        raise InputError(f'this is a "{value.strip()}" file; wanted {KIND}', path="", line=line)
+
+
+FORMAT = Format(
+    name="fairlead",
+    title="our own CSV, made by `trace generate` and `trace convert`",
+    detect=lambda head: head.startswith(("# fairlead: trace/", "id,")),
+    records=records,
+    row=row,
+)
