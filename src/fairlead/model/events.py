@@ -47,8 +47,11 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
+    """These jobs are done after `samples`, whatever their owners had declared."""
+
     time_s: float
     jobs: IntArray
+    samples: FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ for (_phase, _step), _after in TABLE.items():
 
 def advance(phases: IntArray, step: Step) -> IntArray:
     """The phases after `step`, for many jobs at once."""
-    after = _NEXT[phases, step]
+    after: IntArray = _NEXT[phases, step]
     if after.size and after.min() < 0:
         bad = Phase(int(phases[int(after.argmin())]))
         raise BrokenInvariantError(f"a job that is {bad.name} cannot take the step {step.name}")

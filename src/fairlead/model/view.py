@@ -5,7 +5,7 @@ Axes: j active jobs in arrival order, t GPU types, n nodes, u tenants. What a po
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fairlead.model.allocation import Spot
@@ -32,18 +32,20 @@ class View:
     arrival_s: FloatArray  # j
     weight: FloatArray  # j
     width: IntArray  # j  GPUs at the reference width
-    widths: tuple[tuple[int, ...], ...]  # j  every allowed count
+    width_set: IntArray  # j  index into `width_sets`: every GPU count that the job can run on
+    width_sets: tuple[tuple[int, ...], ...]
     relaxed: BoolArray  # j  may mix types
     rate: FloatArray  # j,t  samples/s at the reference width on the fewest nodes; 0 = cannot run there
     rate_at: RateAt
     restart_s: FloatArray  # j  what a move costs
+    type_speed: FloatArray  # t  one speed for all jobs: geometric mean over models, the fastest type is 1
 
     attained_gpu_s: FloatArray  # j  GPU-seconds held so far
     wait_s: FloatArray  # j  time in the system without GPUs
     held_type: IntArray  # j  type now held, -1 = none
     held_gpus: IntArray  # j
     held_since_s: FloatArray  # j
-    spots: tuple[Spot, ...]  # j  where it is now
+    spots: Mapping[int, Spot]  # j -> where it is now, for jobs that hold GPUs
 
     total: FloatArray | None  # j  samples asked for; NaN where the owner did not say
     done: FloatArray | None  # j  samples done

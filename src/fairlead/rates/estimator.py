@@ -19,6 +19,9 @@ class Estimator(Protocol):
 
     def at(self, model: str, type_: int, gpus: int, nodes: int) -> float: ...
 
+    def type_speed(self) -> FloatArray:
+        """By type (t), over all models: geometric mean of single-GPU rates, the fastest type is 1."""
+
     def samples_per_step(self, model: str, gpus: int) -> float: ...
 
     def restart_s(self, model: str) -> float: ...
@@ -53,8 +56,25 @@ class TableEstimator:
             self._at[key] = rate
         return rate
 
+    def type_speed(self) -> FloatArray:
+        rates = np.array([[self.at(m, t, 1, 1) for t in range(len(self.cluster.types))] for m in self.profile.models])
+        return relative_speed(rates.reshape(-1, len(self.cluster.types)))
+
     def samples_per_step(self, model: str, gpus: int) -> float:
         return self.profile.samples_per_step(model, gpus)
 
     def restart_s(self, model: str) -> float:
         return self.profile.facts_of(model).restart_s if self._restart_s is None else self._restart_s
+
+
+def relative_speed(rate: FloatArray) -> FloatArray:
+    """t  from m,t: how fast types are over all models, each model against its own mean; the fastest type is 1.
+
+    A model that does not run on a type says nothing about it; a type on which no model runs gets 0.
+    """
+    runs = rate > 0
+    logs = np.log(np.where(runs, rate, 1.0))
+    own = logs.sum(axis=1, keepdims=True) / np.maximum(runs.sum(axis=1, keepdims=True), 1)
+    mean = np.where(runs, logs - own, 0.0).sum(axis=0) / np.maximum(runs.sum(axis=0), 1)
+    speed = np.where(runs.any(axis=0), np.exp(mean), 0.0)
+    return np.asarray(speed / max(float(speed.max(initial=0.0)), 1e-300))

@@ -139,4 +139,4 @@ def _on_curve(curve: _Curve, gpus: int) -> float:
     if min(below[1], above[1]) <= 0:
         return 0.0
     part = math.log(gpus / below[0]) / math.log(above[0] / below[0])
-    return gpus * below[1] ** (1 - part) * above[1] ** part
+    return float(gpus * below[1] ** (1 - part) * above[1] ** part)

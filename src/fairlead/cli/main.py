@@ -1,0 +1,39 @@
+"""The command line: verbs are registered here and import what they need when they are called."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fairlead.cli import demo, policies, simulate, trace, version
+from fairlead.model.errors import FairleadError
+
+app = typer.Typer(
+    name="fairlead",
+    help="Schedule deep-learning training on mixed GPU clusters: fast, and provably fair.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("simulate")(simulate.simulate)
+app.command("policies")(policies.policies)
+app.command("demo")(demo.demo)
+app.command("version")(version.version)
+app.add_typer(trace.app, name="trace")
+
+
+def main() -> None:
+    """Run, and turn what a user can mend into one message and an exit code."""
+    try:
+        app()
+    except FairleadError as error:
+        print(f"fairlead: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone; a message about that would fail too
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Options that several verbs share, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from fairlead.model.errors import InputError
+from fairlead.model.units import parse_duration
+
+Cluster = Annotated[
+    str, typer.Option("--cluster", help="Cluster file, or GPUs by type: v100:36,p100:36x8.", metavar="FILE|TYPES")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
+Throughputs = Annotated[
+    str | None,
+    typer.Option("--throughputs", help="Speeds: a profile file or Gavel's JSON (default: built in).", metavar="FILE"),
+]
+Duration = Annotated[float, typer.Option(parser=parse_duration, metavar="DURATION")]
+
+
+def parse_pairs(pairs: list[str], option: str) -> dict[str, str]:
+    """`a=1` options as a mapping."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise InputError(f'{option} "{pair}" is not NAME=VALUE')
+        if name in found:
+            raise InputError(f"{option} {name} is given twice")
+        found[name] = value
+    return found
+
+
+def parse_parameters(pairs: list[str], known: dict[str, Any]) -> dict[str, Any]:
+    """Policy parameters, each read as the kind of value that it has by default."""
+    return {name: _like(known.get(name), value, name) for name, value in parse_pairs(pairs, "--param").items()}
+
+
+def _like(default: Any, text: str, name: str) -> Any:
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(default, int):
+            return int(text)
+        if isinstance(default, float):
+            return float(text)
+        if isinstance(default, tuple):
+            return tuple(float(part) for part in text.split(","))
+    except (ValueError, KeyError):
+        raise InputError(f'--param {name}: "{text}" is not a value like {default!r}') from None
+    return text

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from fairlead.cli.output import Format, Output, print_json, print_table
+
+
+def policies(output: Output = Format.table) -> None:
+    """List the policies: what each does, what it may know, and where it comes from."""
+    from fairlead.policies import REGISTRY
+
+    if output is Format.json:
+        print_json(
+            [
+                {
+                    "name": policy.name,
+                    "summary": policy.summary,
+                    "paper": policy.paper,
+                    "level": policy.level,
+                    "knows": sorted(policy.knows),
+                    "parameters": policy.parameters,
+                }
+                for policy in REGISTRY.values()
+            ]
+        )
+        return
+    rows = [[p.name, p.summary, p.paper, p.level, ", ".join(sorted(p.knows)) or "-"] for p in REGISTRY.values()]
+    print_table("Policies", ["name", "what it does", "paper", "level", "knows"], rows, left=5)

@@ -1,0 +1,108 @@
+"""What is said of a run: formulas on columns of jobs (j) and types (t). docs/metrics.md has them in words."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+
+Statistic = float | None  # None where nothing can be said, never NaN
+
+
+def spread_of(values: FloatArray, *names: str) -> dict[str, Statistic]:
+    """The named statistics (mean, p50, p90, p99, max, total); None for all of them if there are no values."""
+    return {name: _statistic(values, name) for name in names}
+
+
+def _statistic(values: FloatArray, name: str) -> Statistic:
+    if not len(values):
+        return None
+    if name in ("mean", "max"):
+        return float(getattr(values, name)())
+    if name == "total":
+        return float(values.sum())
+    return float(np.percentile(values, float(name.removeprefix("p"))))
+
+
+def share_at_most(values: FloatArray, bound: float) -> Statistic:
+    return float((values <= bound).mean()) if len(values) else None
+
+
+def isolated_rate(rate: FloatArray, width: IntArray, capacity: IntArray, crowd: FloatArray) -> FloatArray:
+    """j  samples/s of a job on its private 1/n of every type that it can use, n = crowd.
+
+    f_t = m_t / (n d), scaled so that sum_t f_t <= 1; rate = sum_t f_t theta_t. (Gavel's isolated share.)
+    """
+    usable = np.where(rate > 0, capacity, 0.0)  # j,t  GPUs
+    scale = np.minimum(1.0 / (np.maximum(crowd, 1.0) * width), 1.0 / np.maximum(usable.sum(axis=1), 1.0))  # j
+    return np.asarray((rate * usable).sum(axis=1) * scale)
+
+
+def expected_run_s(samples: FloatArray, rate: FloatArray, capacity: IntArray) -> FloatArray:
+    """j  run time without waiting, averaged over the types it can use by their GPU counts (Hops' "age")."""
+    usable = np.where(rate > 0, capacity, 0.0)  # j,t
+    seconds = np.divide(samples[:, None], rate, out=np.zeros_like(rate), where=rate > 0)
+    return np.asarray((usable * seconds).sum(axis=1) / np.maximum(usable.sum(axis=1), 1.0))
+
+
+def isolated_end_s(
+    arrival_s: FloatArray, samples: FloatArray, rate: FloatArray, width: IntArray, capacity: IntArray
+) -> FloatArray:
+    """j  when each job would end if every active job ran on its isolated 1/n share: exact, event by event.
+
+    A job's rate is A_j * min(1/(n d_j), 1/M_j) with A_j = sum_t theta_jt m_t and M_j the GPUs it can use, so jobs with
+    the same (d, M) share one clock that runs at min(1/(n d), 1/M); a job ends when its clock has moved samples / A_j.
+    """
+    usable = np.where(rate > 0, capacity, 0.0)  # j,t
+    strength = (rate * usable).sum(axis=1)  # j  A_j
+    need = samples / np.where(strength > 0, strength, 1.0)  # j  in units of the clock
+    keys = list(zip(width.tolist(), usable.sum(axis=1).tolist(), strict=True))
+    clocks: dict[tuple[int, float], _Clock] = {key: _Clock(*key) for key in set(keys)}
+    end_s = np.full(len(samples), np.nan)
+    order = np.lexsort((np.arange(len(samples)), arrival_s)).tolist()
+    now_s, active, arrived = 0.0, 0, 0
+    while arrived < len(order) or active:
+        next_arrival_s = float(arrival_s[order[arrived]]) if arrived < len(order) else math.inf
+        first = min((clock for clock in clocks.values() if clock.ends), key=lambda c: c.next_s(active), default=None)
+        wait_s = first.next_s(active) if first is not None else math.inf
+        if first is not None and now_s + wait_s <= next_arrival_s:
+            for clock in clocks.values():
+                clock.move(wait_s, active)
+            now_s += wait_s
+            end_s[heapq.heappop(first.ends)[1]] = now_s
+            active -= 1
+        else:
+            for clock in clocks.values():
+                clock.move(next_arrival_s - now_s, active)
+            now_s, j = next_arrival_s, order[arrived]
+            heapq.heappush(clocks[keys[j]].ends, (clocks[keys[j]].time + float(need[j]), j))
+            arrived += 1
+            active += 1
+    return end_s
+
+
+class _Clock:
+    """Service received by every active job of one (width, usable GPUs) class."""
+
+    def __init__(self, width: int, usable: float) -> None:
+        self.time = 0.0
+        self.ends: list[tuple[float, int]] = []
+        self._width, self._usable = width, max(usable, 1.0)
+
+    def _speed(self, active: int) -> float:
+        return min(1.0 / (active * self._width), 1.0 / self._usable) if active else 0.0
+
+    def next_s(self, active: int) -> float:
+        return max(self.ends[0][0] - self.time, 0.0) / self._speed(active)
+
+    def move(self, seconds: float, active: int) -> None:
+        self.time += seconds * self._speed(active)
+
+
+def jain(values: FloatArray) -> Statistic:
+    """Jain's index: 1 if all are equal, 1/n if one has everything."""
+    squares = float((values**2).sum())
+    return float(values.sum()) ** 2 / (len(values) * squares) if squares > 0 else None

@@ -1,0 +1,184 @@
+"""Fractional shares become whole GPUs, round after round, with a memory of what is owed."""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Shares
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.view import View
+from fairlead.placement.fill import fill_in_order
+from fairlead.placement.moves import held_by
+
+# Solvers answer to about 1e-9; a share closer than this to a whole number is that number.
+WHOLE = 1e-6
+# A job keeps its GPUs until another is owed this much more of its gang, in rounds: half the moves at the same
+# completion times and the same mean fairness (docs/decisions/0003-rounding.md has the measurement).
+STAY = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deficits:
+    """GPU-rounds owed to each owner by type: what its shares promised minus what it was granted."""
+
+    owner_key: IntArray  # o  ascending
+    gpus: FloatArray  # o,t
+
+    def of(self, owner_key: IntArray, types: int) -> FloatArray:
+        """Rows for these owners; a new owner is owed nothing, one that left is forgotten."""
+        if owner_key is self.owner_key:
+            return self.gpus
+        owed = np.zeros((len(owner_key), types))
+        if self.owner_key.size and owner_key.size:
+            at = np.minimum(np.searchsorted(self.owner_key, owner_key), len(self.owner_key) - 1)
+            known = self.owner_key[at] == owner_key
+            owed[known] = self.gpus[at[known]]
+        return owed
+
+
+NOTHING_OWED = Deficits(np.empty(0, dtype=np.int64), np.empty((0, 0)))
+
+
+def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) -> tuple[IntArray, Deficits, bool]:
+    """Grants j,t of whole gangs, the new deficits, and whether the shares were met exactly.
+
+    credit = share + deficit. The gang that is owed the largest part of itself (credit / width) goes first, where a job
+    that sits there already counts `STAY` more; inside an owner the job with the least attained service. GPUs that
+    are left go to jobs without any, most owed first, on their fastest type, and are charged to the deficit like all
+    others. Pinned jobs keep what they hold. A deficit stays within what the owner's gangs could ever settle, so that
+    an owner with nothing to run does not pile up claims.
+    """
+    one_each = _one_each(shares)
+    credit = shares.gpus + owed.of(shares.owner_key, shares.gpus.shape[1])  # o,t  GPU-rounds
+    gpus, capacity, left = np.zeros((view.jobs, len(view.capacity)), dtype=np.int64), view.capacity, credit
+    if pinned.any():
+        gpus = held_by(view, pinned)  # j,t
+        capacity = capacity - gpus.sum(axis=0)
+        left = credit - _by_owner(shares, gpus, one_each)
+    free: list[int] = capacity.tolist()
+    waits: list[bool] = (~pinned).tolist()
+    serve = _serve_jobs if one_each else _serve_owners
+    served = serve(view, shares, left, free, waits)
+    if any(free) and any(waits):
+        served += _refill(view, shares, left, free, waits)
+    if served:
+        jobs, types = np.array(served).T
+        gpus[jobs, types] = view.width[jobs]
+    granted = _by_owner(shares, gpus, one_each)
+    most = (shares.gpus.sum(axis=1) + 2 * _widest(view, shares, one_each))[:, None]
+    owing = np.minimum(np.maximum(credit - granted, -most), most)
+    owing[np.abs(owing) < WHOLE] = 0.0
+    exact = not owing.any() and bool((np.abs(granted - shares.gpus) < WHOLE).all())
+    return gpus, Deficits(shares.owner_key, owing), exact
+
+
+def _one_each(shares: Shares) -> bool:
+    """Whether every owner is one job, in the same order."""
+    jobs = len(shares.owner_of)
+    return len(shares.owner_key) == jobs and bool((shares.owner_of == np.arange(jobs)).all())
+
+
+def _by_owner(shares: Shares, gpus: IntArray, one_each: bool) -> FloatArray:
+    """o,t  from j,t."""
+    if one_each:
+        return gpus.astype(np.float64)
+    total = np.zeros(shares.gpus.shape)
+    np.add.at(total, shares.owner_of, gpus)
+    return total
+
+
+def _widest(view: View, shares: Shares, one_each: bool) -> IntArray:
+    """o  the owner's widest gang."""
+    if one_each:
+        return view.width
+    widest = np.zeros(len(shares.owner_key), dtype=np.int64)
+    np.maximum.at(widest, shares.owner_of, view.width)
+    return widest
+
+
+def _serve_jobs(
+    view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]
+) -> list[tuple[int, int]]:
+    """Every owner is one job: serving one changes no other's claim, so one sort gives the order."""
+    jobs, types = np.nonzero((np.minimum(credit, shares.gpus) > WHOLE) & (view.rate > 0))
+    width = view.width[jobs]
+    part = credit[jobs, types] / width + STAY * (view.held_type[jobs] == types)
+    order = np.argsort(-part, kind="stable")  # ties: the earlier job, then the earlier type
+    served: list[tuple[int, int]] = []
+    unused = sum(free)
+    for j, t, w in np.stack((jobs, types, width))[:, order].T.tolist():
+        if waits[j] and w <= free[t]:
+            free[t] -= w
+            unused -= w
+            waits[j] = False
+            served.append((j, t))
+            if not unused:
+                break
+    return served
+
+
+def _serve_owners(
+    view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]
+) -> list[tuple[int, int]]:
+    """Owners with several jobs: after each gang the owner comes back with what it is still owed."""
+    credit = credit.copy()
+    queues = _Queues(view, shares.owner_of, waits)
+    owners, types = np.nonzero((credit > WHOLE) & (shares.gpus > WHOLE))
+    cells = zip(owners.tolist(), types.tolist(), strict=True)
+    claims = [claim for o, t in cells if (claim := queues.claim(o, t, credit, free[t]))]
+    claims.sort()
+    served: list[tuple[int, int]] = []
+    while claims:
+        _, minus_owner, minus_type, j = claims.pop()
+        o, t, w = -minus_owner, -minus_type, queues.width[j]
+        if waits[j] and w <= free[t]:
+            free[t] -= w
+            credit[o, t] -= w
+            waits[j] = False
+            served.append((j, t))
+        again = queues.claim(o, t, credit, free[t])
+        if again is not None:
+            insort(claims, again)
+    return served
+
+
+def _refill(
+    view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]
+) -> list[tuple[int, int]]:
+    """Leftover GPUs to jobs without any, most owed first, on the fastest type with room."""
+    waiting = np.flatnonzero(waits)
+    owed = credit.sum(axis=1)[shares.owner_of[waiting]] / view.width[waiting]
+    first = waiting[np.lexsort((view.job[waiting], -owed))]
+    gpus = fill_in_order(first, view.width, view.rate, np.array(free))
+    jobs, types = np.nonzero(gpus)
+    return list(zip(jobs.tolist(), types.tolist(), strict=True))
+
+
+_Claim = tuple[float, int, int, int]  # part of the gang that is owed, -owner, -type, job
+
+
+class _Queues:
+    """Jobs of every owner, least attained service first."""
+
+    def __init__(self, view: View, owner_of: IntArray, waits: list[bool]) -> None:
+        self.width: list[int] = view.width.tolist()
+        self._waits = waits  # shared with the caller, who clears it as jobs are served
+        self._held: list[int] = view.held_type.tolist()
+        self._runs: list[list[bool]] = (view.rate > 0).tolist()
+        order = np.lexsort((view.job, view.attained_gpu_s, owner_of))
+        self._jobs_of: dict[int, list[int]] = {}
+        for o, j in zip(owner_of[order].tolist(), order.tolist(), strict=True):
+            self._jobs_of.setdefault(o, []).append(j)
+
+    def claim(self, o: int, t: int, credit: FloatArray, room: int) -> _Claim | None:
+        """The owner's next job that fits on this type, with what is owed of its gang."""
+        left = float(credit[o, t])
+        if left <= WHOLE:
+            return None
+        for j in self._jobs_of.get(o, ()):
+            if self._waits[j] and self._runs[j][t] and self.width[j] <= room:
+                return (left / self.width[j] + STAY * (self._held[j] == t), -o, -t, j)
+        return None

@@ -1,0 +1,15 @@
+"""Every job its isolated 1/n of every type: what fairness is measured against."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.model.allocation import Shares
+from fairlead.model.view import View
+from fairlead.numerics.isolated import isolated_shares
+
+
+def equal_share(view: View, memory: None) -> tuple[Shares, None]:
+    """x_jt = m_t w_j / sum(w), at most the job's gang; types that it cannot use are left to the refill."""
+    shares = isolated_shares(view.rate > 0, view.width, view.capacity, view.weight)
+    return Shares(shares, np.arange(view.jobs), view.job), None

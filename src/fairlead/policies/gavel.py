@@ -1,0 +1,75 @@
+"""Heterogeneity-aware max-min fairness (Gavel, OSDI 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Answer, Shares
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.view import View
+from fairlead.numerics.isolated import isolated_shares
+from fairlead.numerics.maxmin import MaxMinSolver
+
+# A solver that has seen this many times more groups than there are now is started afresh.
+CROWDED = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GavelMemory:
+    """The last problem with its answer, which is taken again while nothing changes, and the open solver."""
+
+    job: IntArray  # j
+    rate: FloatArray  # j,t
+    capacity: IntArray  # t
+    shares: Shares
+    solver: MaxMinSolver
+
+    def still_holds(self, view: View) -> bool:
+        return (
+            np.array_equal(view.job, self.job)
+            and np.array_equal(view.capacity, self.capacity)
+            and np.array_equal(view.rate, self.rate)
+        )
+
+
+def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
+    """The job that is worst off against its isolated share is as well off as it can be, then the total is largest.
+
+        max  min_j  theta_j.x_j / theta_j.s_j     s.t.  sum_t x_jt <= d_j,   sum_j x_jt <= m_t,   x >= 0
+
+    x_jt are GPUs (time fraction times width d_j), theta rates, s the isolated share with the job's weight. Jobs with
+    equal rates, width and weight are one group with equal shares: the optimum is unchanged, by convexity.
+    Departs: the second objective, which Gavel leaves to its solver; with it the answer does not depend on the past.
+    """
+    if memory is not None and memory.still_holds(view):
+        return memory.shares, memory
+    group_of, first, count = _group(view)  # j, g, g
+    solver = memory.solver if memory is not None else None
+    if solver is None or solver.size > CROWDED * len(first) + 32:
+        solver = MaxMinSolver(len(view.capacity))
+    rate = view.rate[first]  # g,t
+    alone = isolated_shares(view.rate > 0, view.width, view.capacity, view.weight)  # j,t  GPUs
+    isolated = np.maximum((rate * alone[first]).sum(axis=1), 1e-300)  # g
+    found = solver.solve(rate, 1.0 / isolated, view.width[first], count, view.capacity)
+    shares = Shares(
+        gpus=alone if found is None else found.shares[group_of],
+        owner_of=np.arange(view.jobs),
+        owner_key=view.job,
+        answer=Answer(solver="equal shares" if found is None else "optimal"),
+    )
+    return shares, GavelMemory(view.job, view.rate, view.capacity, shares, solver)
+
+
+def _group(view: View) -> tuple[IntArray, IntArray, IntArray]:
+    """Group of each job (j), first job of each group (g), jobs in each group (g); in order of first appearance."""
+    table = np.column_stack((view.rate, view.width, view.weight))
+    rows, size = table.tobytes(), table.shape[1] * table.itemsize
+    seen: dict[bytes, int] = {}
+    groups = [seen.setdefault(rows[i : i + size], len(seen)) for i in range(0, len(rows), size)]
+    group_of = np.array(groups, dtype=np.int64)
+    count = np.bincount(group_of, minlength=len(seen))
+    first = np.empty(len(seen), dtype=np.int64)
+    first[group_of[::-1]] = np.arange(len(groups) - 1, -1, -1)
+    return group_of, first, count

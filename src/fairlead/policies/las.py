@@ -1,0 +1,27 @@
+"""Least attained service in two dimensions with queues (Tiresias, NSDI 2019), blind to GPU types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.model.allocation import Answer, Grants
+from fairlead.model.view import View
+from fairlead.placement.fill import fill_in_order
+
+
+def las(view: View, memory: None, *, queues_gpu_s: tuple[float, ...] = (3600.0, 36000.0)) -> tuple[Grants, None]:
+    """The job that has held the fewest GPU-seconds goes first, on the fastest GPUs that are free.
+
+    Attained service (GPUs x time, whatever the type) sorts jobs into queues bounded by `queues_gpu_s`; inside a queue
+    the earlier arrival goes first, so that jobs do not take turns for ever. "Fastest" is one order of the types for
+    all jobs: the policy does not ask which model gains most.
+    """
+    bounds = np.array(queues_gpu_s)
+    queue = np.searchsorted(bounds, view.attained_gpu_s, side="right").astype(np.int16)  # j
+    order = np.argsort(queue, kind="stable")  # jobs are in order of arrival already
+    liking = np.where(view.rate > 0, view.type_speed, 0.0)  # j,t
+    gpus = fill_in_order(order, view.width, liking, view.capacity)
+    running = np.flatnonzero(gpus.any(axis=1))
+    to_next = np.append(bounds, np.inf)[queue[running]] - view.attained_gpu_s[running]  # GPU-seconds
+    sinks_s = (to_next / view.width[running]).min(initial=np.inf)  # until a job changes its queue
+    return Grants(gpus, order, Answer(holds_until_s=view.now_s + float(sinks_s))), None

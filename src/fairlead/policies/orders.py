@@ -1,0 +1,38 @@
+"""Plain orders: every round the jobs stand in a line, and each takes its fastest type with room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.model.allocation import Answer, Grants
+from fairlead.model.view import View
+from fairlead.placement.fill import fill_in_order
+from fairlead.placement.moves import held_by
+
+
+def fifo(view: View, memory: None) -> tuple[Grants, None]:
+    """In order of arrival; a job may move to a faster type when one comes free."""
+    order = np.arange(view.jobs)
+    return Grants(fill_in_order(order, view.width, view.rate, view.capacity), order), None
+
+
+def fifo_sticky(view: View, memory: None) -> tuple[Grants, None]:
+    """In order of arrival; a job that has started stays there until it ends."""
+    order = np.arange(view.jobs)
+    running = view.held_gpus > 0
+    gpus = held_by(view, running)
+    waiting = np.flatnonzero(~running)
+    gpus += fill_in_order(waiting, view.width, view.rate, view.capacity - gpus.sum(axis=0))
+    return Grants(gpus, order), None
+
+
+def srtf(view: View, memory: None) -> tuple[Grants, None]:
+    """Shortest remaining time on the fastest type first; a job of unknown length goes last."""
+    assert view.total is not None, "srtf declares that it knows lengths"
+    assert view.done is not None
+    fastest = view.rate.max(axis=1, initial=0.0)  # j  samples/s
+    with np.errstate(divide="ignore"):
+        remaining_s = np.nan_to_num((view.total - view.done) / fastest, nan=np.inf)
+    order = np.lexsort((view.job, remaining_s))
+    gpus = fill_in_order(order, view.width, view.rate, view.capacity)
+    return Grants(gpus, order, Answer(holds_until_s=view.now_s)), None

@@ -1,0 +1,46 @@
+"""The policy seam: who should hold what. A policy is pure; what it wants to remember it returns and gets back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from fairlead.model.allocation import Allocation, Level
+from fairlead.model.errors import InputError
+
+# allocate(view, memory) -> (allocation, memory); memory is None at first.
+Allocate = Callable[..., tuple[Allocation, Any]]
+
+
+class Knows(StrEnum):
+    """What the view shows a policy beyond the present."""
+
+    LENGTHS = "lengths"  # samples asked for and done
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    name: str
+    summary: str  # one sentence
+    paper: str
+    level: Level
+    allocate: Allocate
+    knows: frozenset[Knows] = frozenset()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Keyword-only arguments of `allocate` with their defaults (or what `with_parameters` set)."""
+        found = inspect.signature(self.allocate).parameters.values()
+        return {p.name: p.default for p in found if p.kind is p.KEYWORD_ONLY}
+
+    def with_parameters(self, given: Mapping[str, Any]) -> Policy:
+        known = self.parameters
+        for name in given:
+            if name not in known:
+                wanted = ", ".join(sorted(known)) or "none"
+                raise InputError(f'policy {self.name} has no parameter "{name}" (has: {wanted})')
+        return replace(self, allocate=partial(self.allocate, **given)) if given else self

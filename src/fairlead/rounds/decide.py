@@ -1,0 +1,106 @@
+"""One round's decision, pure: a view and a memory in, commands and a memory out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.allocation import NOWHERE, Placement, Shares, Spot
+from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.decision import Cause, Decision
+from fairlead.model.errors import BrokenInvariantError
+from fairlead.model.view import View
+from fairlead.placement.moves import drop_idle_moves, settle
+from fairlead.placement.pack import pack
+from fairlead.placement.rounding import NOTHING_OWED, Deficits, round_shares
+from fairlead.policies.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All that deciding remembers between rounds, as a value."""
+
+    policy: Any = None
+    owed: Deficits = NOTHING_OWED
+
+
+def decide(
+    view: View, policy: Policy, memory: Memory, cause: Cause = Cause.ROUND, min_run_s: float = 0.0
+) -> tuple[Decision, Memory]:
+    """Ask the policy, round its shares, keep what should stay, place the rest, and say what changes.
+
+    Inside a round (`Cause.EVENT`) every running job is pinned, so only free GPUs are handed out, and the deficits do
+    not move: they are counted per round.
+    """
+    allocation, remembered = policy.allocate(view, memory.policy)
+    pinned = _pinned(view, cause, min_run_s)
+    owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
+    if isinstance(allocation, Placement):
+        changed = _changed(view, allocation, pinned)
+    else:
+        if isinstance(allocation, Shares):
+            gpus, owed, exact = round_shares(view, allocation, memory.owed, pinned)
+            holds_until_s = holds_until_s if exact else view.now_s
+        else:
+            gpus = settle(view, allocation.gpus, allocation.order, pinned)
+        changed = pack(view, drop_idle_moves(view, gpus))
+    if cause is Cause.EVENT:
+        owed, holds_until_s = memory.owed, view.now_s
+    decision = _plan(view, changed, cause, holds_until_s, allocation.answer.solver)
+    return decision, Memory(remembered, owed)
+
+
+def _pinned(view: View, cause: Cause, min_run_s: float) -> BoolArray:
+    """j  jobs that must keep what they hold."""
+    running: BoolArray = view.held_gpus > 0
+    if cause is Cause.EVENT:
+        return running
+    return running & (view.now_s - view.held_since_s < min_run_s)
+
+
+def _changed(view: View, placement: Placement, pinned: BoolArray) -> dict[int, Spot]:
+    wanted = enumerate(placement.spots)
+    return {j: spot for j, spot in wanted if spot != view.spots.get(j, NOWHERE) and not pinned[j]}
+
+
+def _plan(view: View, changed: dict[int, Spot], cause: Cause, holds_until_s: float, solver: str) -> Decision:
+    """The difference to what is held, checked: gangs whole, nodes up and not overfull."""
+    jobs = sorted(changed)
+    stop = [j for j in jobs if j in view.spots and changed[j] != view.spots[j]]
+    start = [j for j in jobs if changed[j] and changed[j] != view.spots.get(j, NOWHERE)]
+    spots = tuple(changed[j] for j in start)
+    _check(view, stop, start, spots)
+    return Decision(
+        time_s=view.now_s,
+        cause=cause,
+        stop=_positions(view, stop),
+        start=_positions(view, start),
+        spots=spots,
+        holds_until_s=holds_until_s,
+        solver=solver,
+    )
+
+
+def _positions(view: View, jobs: list[int]) -> IntArray:
+    return view.job[np.array(jobs, dtype=np.int64)]
+
+
+def _check(view: View, stop: list[int], start: list[int], spots: tuple[Spot, ...]) -> None:
+    free = view.node_free.copy()  # n
+    for j in stop:
+        for node, count in view.spots[j]:
+            free[node] += count
+    for j, spot in zip(start, spots, strict=True):
+        gpus = sum(count for _, count in spot)
+        if gpus not in view.width_sets[view.width_set[j]]:
+            raise BrokenInvariantError(
+                f"job {view.job[j]} was given {gpus} GPUs; it runs on {view.width_sets[view.width_set[j]]}"
+            )
+        for node, count in spot:
+            free[node] -= count
+            if not view.node_up[node]:
+                raise BrokenInvariantError(f"job {view.job[j]} was placed on node {node}, which is down")
+    if start and free.min() < 0:
+        raise BrokenInvariantError(f"node {int(free.argmin())} is given {-free.min()} GPUs more than it has free")

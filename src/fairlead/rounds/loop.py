@@ -1,0 +1,122 @@
+"""The one loop: wait, fold, decide, journal, apply. It drives the simulator and live engines alike."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from fairlead.model.decision import Cause, Decision
+from fairlead.model.events import Event, Progress, Started, Stopped
+from fairlead.policies.policy import Policy
+from fairlead.rounds.decide import Memory, decide
+from fairlead.rounds.look import look
+from fairlead.rounds.state import State
+
+
+class Engine(Protocol):
+    """The world. Times are seconds; `wait` returns what happened at the next instant up to `until_s`, or nothing."""
+
+    def now(self) -> float: ...
+
+    def wait(self, until_s: float) -> list[Event]: ...
+
+    def apply(self, decision: Decision) -> None: ...
+
+
+class Journal(Protocol):
+    """Told of everything before it is acted upon."""
+
+    def event(self, event: Event) -> None: ...
+
+    def decision(self, decision: Decision) -> None: ...
+
+
+# Engines confirm what was asked with these; they are no reason to decide again.
+QUIET = (Started, Stopped, Progress)
+
+
+class When(StrEnum):
+    ROUNDS = "rounds"
+    EVENTS = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    round_s: float = 360.0
+    when: When = When.ROUNDS
+    min_run_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Run:
+    """What a run leaves behind beside its journal."""
+
+    rounds: int = 0  # round boundaries at which a job was active, decided or not
+    decision_cpu_s: list[float] = field(default_factory=list)
+
+
+def run(
+    engine: Engine,
+    state: State,
+    policy: Policy,
+    settings: Settings,
+    journal: Journal,
+    tick: Callable[[State], None] | None = None,
+) -> Run:
+    """Until nothing can happen any more. `tick` is told after every decision, for progress bars."""
+    result, memory = Run(), Memory()
+    due_s = math.inf  # when the last decision should be looked at again
+    last_s = -math.inf  # the last round boundary at which we decided
+    while True:
+        wake_s = next_boundary(due_s, last_s, settings.round_s) if state.active else math.inf
+        events = engine.wait(wake_s)
+        now_s = engine.now()
+        if not events and wake_s == math.inf:
+            return result
+        if state.active:
+            result.rounds += boundaries(state.now_s, now_s, settings.round_s)
+        for event in events:
+            journal.event(event)
+            state.fold(event)
+        news = any(not isinstance(event, QUIET) for event in events)
+        if news:
+            due_s = min(due_s, now_s)
+        if not events:
+            cause = Cause.ROUND
+        elif news and settings.when is When.EVENTS and state.someone_could_start():
+            cause = Cause.EVENT
+        else:
+            continue
+        state.pass_time(now_s)
+        started_s = time.process_time()
+        decision, memory = decide(look(state, policy, settings.round_s), policy, memory, cause, settings.min_run_s)
+        result.decision_cpu_s.append(time.process_time() - started_s)
+        journal.decision(decision)
+        state.fold(decision)
+        engine.apply(decision)
+        if cause is Cause.ROUND:
+            # With nothing running and nothing started, only an event can bring news.
+            due_s, last_s = decision.holds_until_s if state.running else math.inf, now_s
+        if tick is not None:
+            tick(state)
+
+
+def next_boundary(due_s: float, last_s: float, round_s: float) -> float:
+    """The first multiple of the round at or after `due_s`, and after the last one."""
+    if due_s == math.inf:
+        return math.inf
+    at_s = max(due_s, last_s + round_s)
+    return max(at_s, math.ceil(at_s / round_s - _SAME) * round_s)
+
+
+def boundaries(from_s: float, to_s: float, round_s: float) -> int:
+    """Round boundaries in [from, to)."""
+    return math.ceil(to_s / round_s - _SAME) - math.ceil(from_s / round_s - _SAME)
+
+
+# Multiples of the round are found by division: this many rounds apart is the same boundary.
+_SAME = 1e-9

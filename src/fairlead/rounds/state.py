@@ -1,0 +1,383 @@
+"""What is known now, folded from events and decisions, one column per fact. Replaying a journal gives the same state.
+
+Columns of jobs grow as jobs arrive; a round touches the active ones only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fairlead.model import events as ev
+from fairlead.model.allocation import NOWHERE, Spot
+from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
+from fairlead.model.cluster import Cluster
+from fairlead.model.decision import Decision
+from fairlead.model.errors import BrokenInvariantError
+from fairlead.model.jobs import JobSpec
+from fairlead.model.lifecycle import Phase, Step, advance
+from fairlead.rates.estimator import Estimator
+
+NO_TYPE, MIXED_TYPES = -1, -2
+
+_COLUMNS: dict[str, tuple[type, float]] = {
+    # name: (dtype, value of a job that has just arrived)
+    "phase": (np.int64, Phase.WAITING),
+    "tenant": (np.int64, 0),
+    "model": (np.int64, 0),
+    "arrival_s": (np.float64, 0),
+    "width": (np.int64, 0),
+    "width_set": (np.int64, 0),
+    "weight": (np.float64, 1),
+    "relaxed": (np.bool_, 0),
+    "total": (np.float64, math.nan),  # samples asked for, as declared
+    "restart_s": (np.float64, 0),
+    # Progress: `done` samples at `at_s`, then `rate` per second from `resume_s` on.
+    "done": (np.float64, 0),
+    "rate": (np.float64, 0),
+    "at_s": (np.float64, 0),
+    "resume_s": (np.float64, 0),
+    # Service: GPU-seconds and seconds held up to the start of what is held now, `since_s`.
+    "attained_gpu_s": (np.float64, 0),
+    "run_s": (np.float64, 0),
+    "held_type": (np.int64, NO_TYPE),
+    "held_gpus": (np.int64, 0),
+    "since_s": (np.float64, math.inf),
+    "first_start_s": (np.float64, math.nan),
+    "end_s": (np.float64, math.nan),
+    "restarts": (np.int64, 0),
+    "migrations": (np.int64, 0),
+    # Integral of the number of active jobs over time, at arrival and at the end.
+    "crowd_in": (np.float64, 0),
+    "crowd_out": (np.float64, math.nan),
+}
+
+
+class State:
+    """Mutable on purpose: it is the one thing kept open through a run."""
+
+    phase: IntArray
+    tenant: IntArray
+    model: IntArray
+    arrival_s: FloatArray
+    width: IntArray
+    width_set: IntArray
+    weight: FloatArray
+    relaxed: BoolArray
+    total: FloatArray
+    restart_s: FloatArray
+    done: FloatArray
+    rate: FloatArray
+    at_s: FloatArray
+    resume_s: FloatArray
+    attained_gpu_s: FloatArray
+    run_s: FloatArray
+    held_type: IntArray
+    held_gpus: IntArray
+    since_s: FloatArray
+    first_start_s: FloatArray
+    end_s: FloatArray
+    restarts: IntArray
+    migrations: IntArray
+    crowd_in: FloatArray
+    crowd_out: FloatArray
+
+    def __init__(
+        self, cluster: Cluster, estimator: Estimator, tenant_weight: Mapping[str, float] | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.estimator = estimator
+        self.now_s = 0.0
+        self.specs: list[JobSpec] = []
+        self.position: dict[str, int] = {}
+        self.spots: list[Spot] = []
+        self.last_spots: list[Spot] = []
+        self.tenants: dict[str, int] = {}
+        self.models: dict[str, int] = {}
+        self.tenant_weight: list[float] = []
+        self._given_weight = dict(tenant_weight or {})
+        self.best_rate = np.zeros((0, len(cluster.types)))  # j,t  samples/s at the reference width
+        for name, (dtype, _) in _COLUMNS.items():
+            setattr(self, name, np.zeros(0, dtype=dtype))
+
+        self._node_type: list[int] = cluster.node_type.tolist()
+        self.width_sets: dict[tuple[int, ...], int] = {}
+        self.type_speed = estimator.type_speed()  # t
+        self.active = 0  # jobs that arrived and have not ended
+        self._active_jobs: IntArray = NO_JOBS  # as of the last look; news wait in the two lists
+        self._fixed: dict[str, Any] | None = None
+        self._news: list[int] = []
+        self._gone: list[int] = []
+        self.node_up = np.ones(len(cluster.nodes), dtype=np.bool_)
+        self.node_free = cluster.node_gpus.copy()  # n  GPUs that no job holds, whether the node is up or not
+        self.capacity = cluster.capacity.copy()  # t  GPUs on nodes that are up
+
+        # Integrals over time since the first arrival.
+        self.first_arrival_s = math.inf
+        self.busy_gpu_s = 0.0
+        self.up_gpu_s = 0.0
+        self.waiting_time_s = 0.0  # time in which at least one job waits
+        self.idle_while_waiting_gpu_s = 0.0
+        self.crowd_s = 0.0  # active jobs x time
+        self._busy_gpus = 0
+        self.running = 0  # jobs that hold GPUs
+        self._up_gpus = cluster.total_gpus
+
+    @property
+    def jobs(self) -> int:
+        return len(self.specs)
+
+    @property
+    def ended(self) -> int:
+        return self.jobs - self.active
+
+    @property
+    def active_jobs(self) -> IntArray:
+        """Positions of jobs that arrived and have not ended, ascending."""
+        if self._news or self._gone:
+            jobs = np.concatenate((self._active_jobs, np.array(self._news, dtype=np.int64)))
+            self._active_jobs = np.delete(jobs, np.searchsorted(jobs, self._gone))
+            self._news, self._gone = [], []
+            self._fixed = None
+        return self._active_jobs
+
+    def fixed_columns(self) -> dict[str, Any]:
+        """What does not change while the same jobs are active, gathered once."""
+        active = self.active_jobs
+        if self._fixed is None:
+            names = ("tenant", "model", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s")
+            self._fixed = {name: getattr(self, name).take(active) for name in names}
+            self._fixed["rate"] = self.best_rate.take(active, axis=0)
+            for column in self._fixed.values():
+                column.flags.writeable = False
+        return self._fixed
+
+    def someone_could_start(self) -> bool:
+        """A job waits and a GPU is free."""
+        return self.active > self.running and self._up_gpus > self._busy_gpus
+
+    def done_at(self, jobs: IntArray, time_s: float) -> FloatArray:
+        """Samples done, on the straight line from the last report."""
+        ran = time_s - np.maximum(self.at_s.take(jobs), self.resume_s.take(jobs))
+        return self.done.take(jobs) + self.rate.take(jobs) * np.maximum(ran, 0.0)
+
+    def attained_at(self, jobs: IntArray, time_s: float) -> FloatArray:
+        """GPU-seconds held."""
+        held_s = np.maximum(time_s - self.since_s.take(jobs), 0.0)
+        return self.attained_gpu_s.take(jobs) + self.held_gpus.take(jobs) * held_s
+
+    def ran_at(self, jobs: IntArray, time_s: float) -> FloatArray:
+        """Seconds with GPUs."""
+        return self.run_s.take(jobs) + np.maximum(time_s - self.since_s.take(jobs), 0.0)
+
+    # ---- the fold -----------------------------------------------------------------------------------------------
+
+    def fold(self, event: ev.Event | Decision) -> None:
+        self.pass_time(event.time_s)
+        _FOLD[type(event)](self, event)
+
+    def pass_time(self, time_s: float) -> None:
+        elapsed = time_s - self.now_s
+        if elapsed < 0:
+            raise BrokenInvariantError(f"time runs backwards: an event at {time_s} s came after {self.now_s} s")
+        if elapsed and self.first_arrival_s < math.inf:
+            self.busy_gpu_s += elapsed * self._busy_gpus
+            self.up_gpu_s += elapsed * self._up_gpus
+            self.crowd_s += elapsed * self.active
+            if self.active > self.running:
+                self.waiting_time_s += elapsed
+                self.idle_while_waiting_gpu_s += elapsed * max(self._up_gpus - self._busy_gpus, 0)
+        self.now_s = time_s
+
+    def _arrived(self, event: ev.Arrived) -> None:
+        spec, j = event.spec, len(self.specs)
+        if spec.id in self.position:
+            raise BrokenInvariantError(f"job {spec.id} arrived twice")
+        if j == len(self.phase):
+            self._grow(max(256, 2 * j))
+        self.specs.append(spec)
+        self.position[spec.id] = j
+        self.spots.append(NOWHERE)
+        self.last_spots.append(NOWHERE)
+        self.tenant[j] = self._tenant(spec.tenant)
+        self.model[j] = self.models.setdefault(spec.model, len(self.models))
+        self.arrival_s[j] = spec.arrival_s
+        self.width[j] = spec.gpus
+        self.width_set[j] = self.width_sets.setdefault(spec.widths, len(self.width_sets))
+        self.weight[j] = spec.weight
+        self.relaxed[j] = spec.relaxed
+        if spec.steps is not None:
+            self.total[j] = spec.steps * self.estimator.samples_per_step(spec.model, spec.gpus)
+        self.restart_s[j] = self.estimator.restart_s(spec.model)
+        self.best_rate[j] = allowed_rates(spec, self.cluster, self.estimator)
+        self.crowd_in[j] = self.crowd_s
+        self.first_arrival_s = min(self.first_arrival_s, event.time_s)
+        self.active += 1
+        self._news.append(j)
+
+    def _decision(self, event: Decision) -> None:
+        stop, start = set(event.stop.tolist()), set(event.start.tolist())
+        for jobs, step in ((stop - start, Step.STOP), (stop & start, Step.MOVE), (start - stop, Step.START)):
+            self._step(np.array(sorted(jobs), dtype=np.int64), step)
+        self._release(event.stop, event.time_s)
+        self._occupy(event.start, event.spots, event.time_s)
+
+    def _started(self, event: ev.Started) -> None:
+        self._step(event.jobs, Step.STARTED)
+        self.at_s[event.jobs] = event.time_s
+        self.rate[event.jobs] = event.rate
+        self.resume_s[event.jobs] = event.resume_s
+        fresh = event.jobs[np.isnan(self.first_start_s[event.jobs])]
+        self.first_start_s[fresh] = event.time_s
+
+    def _progress(self, event: ev.Progress) -> None:
+        self._report(event.jobs, event.samples, event.rate, event.time_s)
+
+    def _stopped(self, event: ev.Stopped) -> None:
+        self._step(event.jobs, Step.STOPPED)
+        self._report(event.jobs, event.samples, 0.0, event.time_s)
+
+    def _lost(self, event: ev.Lost) -> None:
+        self._step(event.jobs, Step.LOST)
+        self._report(event.jobs, event.samples, 0.0, event.time_s)
+        self._release(event.jobs, event.time_s)
+
+    def _refused(self, event: ev.Refused) -> None:
+        self._step(event.jobs, Step.REFUSED)
+        self._release(event.jobs, event.time_s)
+
+    def _finished(self, event: ev.Finished) -> None:
+        self._step(event.jobs, Step.FINISHED)
+        self._report(event.jobs, event.samples, 0.0, event.time_s)
+        self._end(event.jobs, event.time_s)
+
+    def _failed(self, event: ev.Failed) -> None:
+        self._step(event.jobs, Step.FAILED)
+        self._end(event.jobs, event.time_s)
+
+    def _cancelled(self, event: ev.Cancelled) -> None:
+        self._step(event.jobs, Step.CANCEL)
+        self._end(event.jobs, event.time_s)
+
+    def _node_down(self, event: ev.NodeDown) -> None:
+        self._set_node(event.node, up=False)
+
+    def _node_up(self, event: ev.NodeUp) -> None:
+        self._set_node(event.node, up=True)
+
+    # ---- what the folds share -------------------------------------------------------------------------------------
+
+    def _step(self, jobs: IntArray, step: Step) -> None:
+        if jobs.size:
+            try:
+                self.phase[jobs] = advance(self.phase[jobs], step)
+            except BrokenInvariantError as error:
+                story = "; ".join(f"{self.specs[j].id} is {Phase(int(self.phase[j])).name}" for j in jobs.tolist()[:8])
+                raise BrokenInvariantError(f"at {self.now_s} s: {error} ({story})") from None
+
+    def _report(self, jobs: IntArray, samples: FloatArray, rate: FloatArray | float, time_s: float) -> None:
+        self.done[jobs] = samples
+        self.rate[jobs] = rate
+        self.at_s[jobs] = time_s
+
+    def _occupy(self, jobs: IntArray, spots: tuple[Spot, ...], time_s: float) -> None:
+        types: list[int] = []
+        totals: list[int] = []
+        for j, spot in zip(jobs.tolist(), spots, strict=True):
+            total, kinds = 0, set()
+            for node, count in spot:
+                self.node_free[node] -= count
+                total += count
+                kinds.add(self._node_type[node])
+            types.append(kinds.pop() if len(kinds) == 1 else MIXED_TYPES)
+            totals.append(total)
+            self.spots[j] = spot
+            if self.last_spots[j]:
+                self.restarts[j] += 1
+                self.migrations[j] += spot != self.last_spots[j]
+            self.last_spots[j] = spot
+        self.held_type[jobs] = types
+        self.held_gpus[jobs] = totals
+        self._busy_gpus += sum(totals)
+        self.since_s[jobs] = time_s
+        self.running += len(jobs)
+        if jobs.size and self.node_free.min() < 0:
+            crowded = self.cluster.nodes[int(self.node_free.argmin())]
+            raise BrokenInvariantError(f"at {time_s} s: more GPUs of node {crowded} are held than it has")
+
+    def _release(self, jobs: IntArray, time_s: float) -> None:
+        held = jobs[self.held_gpus[jobs] > 0]
+        if not held.size:
+            return
+        gpus, held_s = self.held_gpus[held], time_s - self.since_s[held]
+        self.attained_gpu_s[held] += gpus * held_s
+        self.run_s[held] += held_s
+        self.since_s[held] = math.inf
+        self._busy_gpus -= int(gpus.sum())
+        self.running -= len(held)
+        self.held_gpus[held] = 0
+        self.held_type[held] = NO_TYPE
+        for j in held.tolist():
+            for node, count in self.spots[j]:
+                self.node_free[node] += count
+            self.spots[j] = NOWHERE
+
+    def _end(self, jobs: IntArray, time_s: float) -> None:
+        self._release(jobs, time_s)
+        self.rate[jobs] = 0.0
+        self.end_s[jobs] = time_s
+        self.crowd_out[jobs] = self.crowd_s
+        self.active -= len(jobs)
+        self._gone += jobs.tolist()
+
+    def _set_node(self, node: int, *, up: bool) -> None:
+        if self.node_up[node] == up:
+            raise BrokenInvariantError(f"node {self.cluster.nodes[node]} is {'up' if up else 'down'} already")
+        gpus = int(self.cluster.node_gpus[node]) * (1 if up else -1)
+        self.node_up[node] = up
+        self.capacity[self.cluster.node_type[node]] += gpus
+        self._up_gpus += gpus
+
+    def _tenant(self, name: str) -> int:
+        u = self.tenants.setdefault(name, len(self.tenants))
+        if u == len(self.tenant_weight):
+            self.tenant_weight.append(self._given_weight.get(name, 1.0))
+        return u
+
+    def _grow(self, rows: int) -> None:
+        for name, (dtype, fresh) in _COLUMNS.items():
+            column: Any = np.full(rows, fresh, dtype=dtype)
+            column[: self.jobs] = getattr(self, name)[: self.jobs]
+            setattr(self, name, column)
+        best = np.zeros((rows, self.best_rate.shape[1]))
+        best[: self.jobs] = self.best_rate[: self.jobs]
+        self.best_rate = best
+
+
+# How each kind of news changes the state.
+_FOLD: dict[type, Callable[[State, Any], None]] = {
+    Decision: State._decision,
+    ev.Arrived: State._arrived,
+    ev.Started: State._started,
+    ev.Progress: State._progress,
+    ev.Stopped: State._stopped,
+    ev.Finished: State._finished,
+    ev.Failed: State._failed,
+    ev.Lost: State._lost,
+    ev.Refused: State._refused,
+    ev.Cancelled: State._cancelled,
+    ev.NodeDown: State._node_down,
+    ev.NodeUp: State._node_up,
+}
+
+
+def allowed_rates(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> FloatArray:
+    """t  samples/s at the reference width on the fewest nodes, 0 where the job may not or cannot run."""
+    rates = estimator.best(spec.model, spec.gpus)
+    if not spec.types:
+        return rates
+    allowed = [gpu in spec.types or label in spec.types for gpu, label in zip(cluster.gpu, cluster.types, strict=True)]
+    return np.where(allowed, rates, 0.0)

@@ -1,0 +1,80 @@
+"""Ground truth of a simulated world: what jobs really do, which policies do not see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.model.allocation import Spot
+from fairlead.model.arrays import FloatArray
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.numerics.random import stream
+from fairlead.rates.estimator import Estimator
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Knobs of the simulated world; everything hidden is off by default and drawn from the seed."""
+
+    seed: int = 0
+    server_factor: tuple[float, float] = (1.0, 1.0)  # each node's hidden speed, uniform between these
+    mtbf_s: float = 0.0  # mean time between failures of one node; 0 = never
+    repair_s: float = 3600.0  # mean time to repair
+    checkpoint_s: float = 1800.0  # a job saves its state this often; a failure takes it back to the last save
+    length_error: float = 0.0  # declared length = true length x uniform(1 - e, 1 + e)
+
+    def __post_init__(self) -> None:
+        low, high = self.server_factor
+        if not 0 < low <= high <= 10:
+            raise InputError(f"server factors {low}..{high}: wanted 0 < low <= high <= 10")
+        if not 0 <= self.length_error < 1:
+            raise InputError(f"length error {self.length_error}: wanted from 0 to below 1, such as 0.3")
+        if self.checkpoint_s <= 0 or self.repair_s <= 0:
+            raise InputError("the checkpoint interval and the repair time must be above 0")
+
+
+class Truth:
+    """True lengths, rates and node speeds for one run."""
+
+    def __init__(self, jobs: Sequence[JobSpec], cluster: Cluster, rates: Estimator, world: World) -> None:
+        self.jobs = jobs
+        self.cluster = cluster
+        self.world = world
+        self._rates = rates
+        low, high = world.server_factor
+        self._node_type: list[int] = cluster.node_type.tolist()
+        self._factor: list[float] = stream(world.seed, "server factors").uniform(low, high, len(cluster.nodes)).tolist()
+        self.total: FloatArray = np.array([_samples(spec, rates) for spec in jobs], dtype=np.float64)  # j  samples
+        self.restart_s: FloatArray = np.array([rates.restart_s(spec.model) for spec in jobs], dtype=np.float64)  # j
+
+    def rate(self, j: int, spot: Spot) -> float:
+        """Samples per second of the whole job; the slowest node sets the pace of all."""
+        model = self.jobs[j].model
+        if len(spot) == 1:
+            node, gpus = spot[0]
+            return self._rates.at(model, self._node_type[node], gpus, 1) * self._factor[node]
+        gpus = sum(count for _, count in spot)
+        types = {self._node_type[node] for node, _ in spot}
+        slowest = min(self._rates.at(model, t, gpus, len(spot)) for t in types)
+        return slowest * min(self._factor[node] for node, _ in spot)
+
+    def declared(self) -> list[JobSpec]:
+        """The jobs as their owners describe them, with the error in their lengths."""
+        error = self.world.length_error
+        if not error:
+            return list(self.jobs)
+        factors = stream(self.world.seed, "length error").uniform(1 - error, 1 + error, len(self.jobs)).tolist()
+        return [
+            spec if spec.steps is None else replace(spec, steps=spec.steps * factor)
+            for spec, factor in zip(self.jobs, factors, strict=True)
+        ]
+
+
+def _samples(spec: JobSpec, rates: Estimator) -> float:
+    if spec.steps is None:
+        raise InputError(f"job {spec.id} has no steps; a simulation needs the true length of every job")
+    return spec.steps * rates.samples_per_step(spec.model, spec.gpus)

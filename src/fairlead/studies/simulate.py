@@ -1,0 +1,129 @@
+"""One simulated run, from a set-up to a folded state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO
+
+from fairlead import __version__
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import ImpossibleError, InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.policies.policy import Policy
+from fairlead.rates.estimator import TableEstimator
+from fairlead.rates.profile import Profile
+from fairlead.rounds.journal import Header, JournalWriter, NoJournal
+from fairlead.rounds.loop import Run, Settings, run
+from fairlead.rounds.state import State, allowed_rates
+from fairlead.sim.engine import SimEngine
+from fairlead.sim.truth import Truth, World
+from fairlead.traces.formats import Trace
+
+
+@dataclass(frozen=True)
+class Setup:
+    cluster: Cluster
+    trace: Trace
+    profile: Profile
+    policy: Policy
+    settings: Settings = field(default_factory=Settings)
+    world: World = field(default_factory=World)
+    restart_s: float | None = None  # overrides every model's cost
+    tenant_weight: Mapping[str, float] = field(default_factory=dict)
+
+    def estimator(self) -> TableEstimator:
+        return TableEstimator(self.profile, self.cluster, restart_s=self.restart_s)
+
+    def header(self) -> Header:
+        used = self.profile.restricted_to({job.model for job in self.trace.jobs}, self.cluster.gpu)
+        return Header(
+            cluster=self.cluster,
+            profile=used,
+            restart_s=self.restart_s,
+            policy=self.policy.name,
+            parameters=self.policy.parameters,
+            settings=asdict(self.settings),
+            tenant_weight=dict(self.tenant_weight),
+            more={
+                "version": __version__,
+                "world": asdict(self.world),
+                "trace": {"name": self.trace.name, "format": self.trace.format, "sha256": self.trace.sha256},
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    state: State
+    run: Run
+    cpu_s: float
+    wall_s: float
+
+
+def simulate(setup: Setup, journal: Path | None = None, tick: Callable[[State], None] | None = None) -> Result:
+    """Run to the end. Every job must be able to run somewhere: see `impossible`."""
+    cpu_s, wall_s = time.process_time(), time.perf_counter()
+    estimator = setup.estimator()
+    state = State(setup.cluster, estimator, setup.tenant_weight)
+    engine = SimEngine(Truth(setup.trace.jobs, setup.cluster, estimator, setup.world))
+    with _open_new(journal) as file:
+        writer = NoJournal() if file is None else JournalWriter(file, setup.header())
+        done = run(engine, state, setup.policy, setup.settings, writer, tick)
+    return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s)
+
+
+def _open_new(path: Path | None) -> AbstractContextManager[IO[str] | None]:
+    if path is None:
+        return nullcontext()
+    try:
+        return path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write the journal: {error.strerror}", path=str(path)) from None
+
+
+def impossible(setup: Setup) -> dict[str, str]:
+    """Job id -> why it can never run on this cluster."""
+    estimator = setup.estimator()
+    reasons = {}
+    for job in setup.trace.jobs:
+        if not allowed_rates(job, setup.cluster, estimator).any():
+            reasons[job.id] = _why(job, setup)
+    return reasons
+
+
+def _why(job: JobSpec, setup: Setup) -> str:
+    cluster, profile = setup.cluster, setup.profile
+    allowed = [
+        t for t, gpu in enumerate(cluster.gpu) if not job.types or gpu in job.types or cluster.types[t] in job.types
+    ]
+    if not allowed:
+        return f"it allows only {', '.join(job.types)}, the cluster has {', '.join(cluster.types)}"
+    widest = max(int(cluster.capacity[t]) for t in allowed)
+    if job.gpus > widest:
+        return f"it needs {job.gpus} GPUs of one type, the largest type that it may use has {widest}"
+    need = profile.facts_of(job.model).memory_gib
+    most = max(float(cluster.memory_gib[t]) for t in allowed)
+    if need > most:
+        return f"{job.model} needs {need:g} GiB a GPU, the largest that it may use has {most:g}"
+    types = ", ".join(cluster.types[t] for t in allowed)
+    return f"the profile has no speed of {job.model} at {job.gpus} GPUs on any of {types}"
+
+
+def without_impossible(setup: Setup, *, skip: bool) -> tuple[Trace, int]:
+    """The trace without jobs that can never run, and how many those were; an error naming them unless `skip`."""
+    reasons = impossible(setup)
+    if not reasons:
+        return setup.trace, 0
+    if not skip:
+        shown = "\n".join(f"  job {id_}: {why}" for id_, why in list(reasons.items())[:10])
+        more = f"\n  ... and {len(reasons) - 10} more" if len(reasons) > 10 else ""
+        raise ImpossibleError(
+            f"{len(reasons)} of {len(setup.trace.jobs)} jobs can never run on this cluster; change the cluster or the trace, "
+            f"or leave them out with --skip-impossible\n{shown}{more}"
+        )
+    left = tuple(job for job in setup.trace.jobs if job.id not in reasons)
+    return replace(setup.trace, jobs=left), len(reasons)

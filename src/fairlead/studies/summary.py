@@ -1,0 +1,78 @@
+"""The table of a run, read from its folded state: the same for a simulated, a replayed and a live run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.lifecycle import Phase
+from fairlead.numerics.metrics import (
+    expected_run_s,
+    isolated_end_s,
+    isolated_rate,
+    jain,
+    share_at_most,
+    spread_of,
+)
+from fairlead.rounds.loop import Run
+from fairlead.rounds.state import State
+
+
+def summarise(state: State) -> dict[str, Any]:
+    """Numbers by name; None where nothing can be said. docs/metrics.md defines each."""
+    ended = np.flatnonzero(state.phase[: state.jobs] == Phase.FINISHED)  # j
+    capacity = state.cluster.capacity
+    arrival_s, end_s = state.arrival_s[ended], state.end_s[ended]
+    jct_s = end_s - arrival_s
+    wait_s = np.maximum(jct_s - state.run_s[ended], 0.0)
+    samples, rate, width = state.done[ended], state.best_rate[ended], state.width[ended]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crowd = np.where(jct_s > 0, (state.crowd_out[ended] - state.crowd_in[ended]) / jct_s, 1.0)
+        alone_s = samples / isolated_rate(rate, width, capacity, crowd)
+    ftf = jct_s / alone_s
+    isolated_s = isolated_end_s(arrival_s, samples, rate, width, capacity) - arrival_s
+    latency = wait_s / expected_run_s(samples, rate, capacity)
+    idle = state.idle_while_waiting_gpu_s / state.waiting_time_s if state.waiting_time_s > 0 else None
+    return {
+        "jobs_total": state.jobs,
+        "jobs_finished": len(ended),
+        "makespan_s": float(end_s.max()) - state.first_arrival_s if len(ended) else None,
+        "jct_s": spread_of(jct_s, "mean", "p50", "p90", "p99", "max"),
+        "wait_s": spread_of(wait_s, "mean", "p50", "p99", "max"),
+        "starvation_s": spread_of(state.first_start_s[ended] - arrival_s, "mean", "p99", "max"),
+        "ftf": _fairness(ftf),
+        "ftf_isolated": _fairness(jct_s / isolated_s),
+        "latency_ratio": spread_of(latency, "mean", "p50", "p90", "p99", "max"),
+        "idle_gpus_while_waiting": {"mean": idle},
+        "gpu_utilisation": state.busy_gpu_s / state.up_gpu_s if state.up_gpu_s > 0 else None,
+        "migrations_per_job": float(state.migrations[ended].mean()) if len(ended) else None,
+        "restarts_per_job": float(state.restarts[ended].mean()) if len(ended) else None,
+        "mean_active_jobs": _over_time(state, state.crowd_s),
+        "jain_tenants": jain(_progress_by_tenant(state.tenant[ended], alone_s, jct_s)),
+    }
+
+
+def summarise_run(run: Run) -> dict[str, Any]:
+    decision_s = np.array(run.decision_cpu_s)
+    return {
+        "rounds": run.rounds,
+        "decisions": len(decision_s),
+        "decision_s": spread_of(decision_s, "mean", "p99", "max", "total"),
+    }
+
+
+def _fairness(ratio: FloatArray) -> dict[str, float | None]:
+    return {**spread_of(ratio, "mean", "p50", "p99", "max"), "share_at_most_1": share_at_most(ratio, 1.0)}
+
+
+def _over_time(state: State, integral: float) -> float | None:
+    span_s = state.now_s - state.first_arrival_s
+    return integral / span_s if span_s > 0 else None
+
+
+def _progress_by_tenant(tenant: np.ndarray, alone_s: FloatArray, jct_s: FloatArray) -> FloatArray:
+    """u  time that its jobs would have taken alone on their equal share / time that they took."""
+    alone, took = np.bincount(tenant, alone_s), np.bincount(tenant, jct_s)
+    return alone[took > 0] / took[took > 0]
