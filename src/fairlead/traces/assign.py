@@ -14,6 +14,7 @@ from fairlead.traces.files import did_you_mean
 from fairlead.traces.importers.rows import Options, Row
 
 DEFAULT_TENANT = "default"
+REFERENCE = "v100"  # where neither the file nor the user says on what the job ran
 REFERENCE_NODE_GPUS = 8  # a job wider than this ran over several nodes when its duration was taken
 
 
@@ -31,6 +32,8 @@ class Assigner:
         self.used: dict[str, None] = {}  # notes, in the order of first use
         self._models: dict[tuple[int, str], tuple[str, ...]] = {}
         self._known = frozenset(options.profile.models) if options.profile else frozenset()
+        self._gpus = {row.gpu for row in options.profile.speeds} if options.profile else set()
+        self._references: dict[tuple[str | None, tuple[str, ...]], str] = {}
         self._steps_per_s: dict[tuple[str, str, int], float] = {}
 
     def job(self, row: Row) -> JobSpec:
@@ -42,6 +45,8 @@ class Assigner:
                 f'model "{model}" is not in profile "{self.options.profile.name}"; '
                 f"{did_you_mean(model, self._known)} Use --throughputs with a file that has it"
             )
+        if steps is None and row.samples is not None:
+            steps = row.samples / self._profile().samples_per_step(model, max(row.gpus, 1))
         if steps is None and row.duration_s is not None:
             steps = row.duration_s * self._rate(model, self._reference(row), row.gpus)
         return JobSpec(
@@ -91,12 +96,21 @@ class Assigner:
         return rate
 
     def _reference(self, row: Row) -> str:
-        """A job that names its GPU types ran on one of them."""
-        return row.types[0] if row.types else self.options.reference
+        """The type that the job ran on, as far as anybody says."""
+        if self.options.reference is not None:
+            return self.options.reference
+        if row.ran_on is None and not row.types:
+            return REFERENCE
+        key = (row.ran_on, row.types)
+        reference = self._references.get(key)
+        if reference is None:
+            reference = next((gpu for gpu in (row.ran_on, *row.types) if gpu in self._gpus), REFERENCE)
+            self._references[key] = reference
+        return reference
 
     def _profile(self) -> Profile:
         if self.options.profile is None:
-            raise InputError("this format has no models and no steps; give a profile to assign them from")
+            raise InputError("the file counts no steps; give a profile to work them out from")
         return self.options.profile
 
     def _note(self, text: str) -> None:

@@ -5,18 +5,21 @@
       - {count: 9, gpu: v100, gpus: 4}                  # memory_gib from a table by GPU type
       - {count: 2, gpu: a100, gpus: 8, memory_gib: 80, name: dgx}
 
-`count` is 1 where it is left out; nodes are called `<name or gpu>-1`, `-2`, ...
+`count` is 1 where it is left out; nodes are called `<name or gpu>-1`, `-2`, ... GPUs may be spelt as drivers do. Machine
+lists of others are read as well: see `traces.machines`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster, parse_short_form
 from fairlead.model.errors import InputError
-from fairlead.traces.files import read_text
+from fairlead.model.gpus import canonical_gpu
+from fairlead.traces.files import create_text, read_text
+from fairlead.traces.machines import find_machine_list, parse_machines
 from fairlead.traces.marked_yaml import Marked, check_kind, parse_yaml
 
 KIND = "cluster/1"
@@ -25,21 +28,27 @@ _SHORT_FORM = re.compile(r"[^:,/\\]+:[^:,/\\]*(,[^:,/\\]+:[^:,/\\]*)*\Z")
 _NODE_NAME = re.compile(r"(.*)-([1-9]\d*)\Z", re.DOTALL)
 
 
-def read_cluster(text_or_path: str | Path) -> Cluster:
-    """The cluster in a file, or the one that the short form says where no such file exists."""
+def read_cluster(text_or_path: str | Path, aliases: Mapping[str, str] | None = None) -> Cluster:
+    """The cluster in a file, or the one that the short form says where no such file exists.
+
+    `aliases` map GPU names as found to ours, before our own table of spellings does.
+    """
     text = str(text_or_path)
     if not Path(text).exists() and _SHORT_FORM.match(text):
-        return _from_short_form(text)
-    return parse_cluster(read_text(text), text)
+        return _from_short_form(text, aliases or {})
+    return parse_cluster(read_text(text), text, aliases)
 
 
-def parse_cluster(text: str, path: str) -> Cluster:
+def parse_cluster(text: str, path: str, aliases: Mapping[str, str] | None = None) -> Cluster:
+    listed = find_machine_list(text)
+    if listed is not None:
+        return parse_machines(text, path, listed, aliases)
     document = parse_yaml(text, path, "a cluster file")
     fields = document.mapping(("fairlead", "nodes"))
     check_kind(fields, KIND)
     if "nodes" not in fields:
         raise document.error("has no nodes; wanted nodes: [{count: 2, gpu: v100, gpus: 4}]")
-    groups = [_group(item) for item in fields["nodes"].items()]
+    groups = [_group(item, aliases or {}) for item in fields["nodes"].items()]
     try:
         return build_cluster(groups)
     except InputError as error:
@@ -48,7 +57,8 @@ def parse_cluster(text: str, path: str) -> Cluster:
 
 def write_cluster(cluster: Cluster, path: str | Path) -> None:
     """A file that reads back as the same cluster."""
-    Path(path).write_text(format_cluster(cluster), encoding="utf-8")
+    with create_text(path) as file:
+        file.write(format_cluster(cluster))
 
 
 def format_cluster(cluster: Cluster) -> str:
@@ -77,14 +87,15 @@ def groups_of(cluster: Cluster) -> Sequence[NodeGroup]:
     return groups
 
 
-def _from_short_form(text: str) -> Cluster:
+def _from_short_form(text: str, aliases: Mapping[str, str]) -> Cluster:
     try:
-        return parse_short_form(text)
+        parts = (part.partition(":") for part in text.split(","))
+        return parse_short_form(",".join(f"{canonical_gpu(gpu, aliases)}:{rest}" for gpu, _, rest in parts))
     except InputError as error:
         raise error if error.message.startswith("cluster ") else error.at(f'cluster "{text}"') from None
 
 
-def _group(item: Marked) -> NodeGroup:
+def _group(item: Marked, aliases: Mapping[str, str]) -> NodeGroup:
     fields = item.mapping(_GROUP_KEYS)
     missing = [key for key in ("gpu", "gpus") if key not in fields]
     if missing:
@@ -96,7 +107,7 @@ def _group(item: Marked) -> NodeGroup:
     try:
         return NodeGroup(
             count=fields["count"].whole() if "count" in fields else 1,
-            gpu=fields["gpu"].text().lower(),
+            gpu=canonical_gpu(fields["gpu"].text(), aliases),
             gpus=fields["gpus"].whole(),
             memory_gib=None if memory is None else memory.number(),
             name=None if name is None else name.text(),

@@ -37,6 +37,18 @@ def sha256_of(path: str | Path) -> str:
         raise _cannot_read(path, error) from None
 
 
+@contextmanager
+def create_text(path: str | Path) -> Iterator[IO[str]]:
+    """A text file for writing, with line ends as they are written."""
+    try:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            yield file
+    except OSError as error:
+        raise InputError(
+            f"cannot be written ({error.strerror or error}); check the path and its rights", path=str(path)
+        ) from None
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a complaint about an unknown word: what is known, nearest first if something is near."""
     words = sorted(known)

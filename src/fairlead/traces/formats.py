@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,14 +11,27 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.rates.profile import Profile
 from fairlead.traces.assign import Assigner
-from fairlead.traces.files import did_you_mean, open_text, sha256_of
-from fairlead.traces.importers import gavel, own, philly_csv
+from fairlead.traces.files import create_text, did_you_mean, open_text, sha256_of
+from fairlead.traces.importers import alibaba, gavel, logs, own, philly_csv, philly_log, pollux, sacct
 from fairlead.traces.importers.rows import Format, LeftOut, Options
 from fairlead.traces.importers.times import format_time
+from fairlead.traces.sorting import Line, sort_lines
 
 # In the order in which they are tried on a file that nobody names the format of.
-FORMATS: tuple[Format, ...] = (own.FORMAT, philly_csv.FORMAT, gavel.FORMAT)
-OTHER_NAMES = {"shockwave": "gavel"}
+FORMATS: tuple[Format, ...] = (
+    own.FORMAT,
+    philly_csv.FORMAT,
+    philly_log.FORMAT,
+    logs.HELIOS,
+    logs.ACME,
+    alibaba.OPENB,
+    alibaba.PAI,
+    pollux.FORMAT,
+    sacct.TEXT,
+    sacct.JSON,
+    gavel.FORMAT,
+)
+OTHER_NAMES = {"shockwave": "gavel", "sia": "pollux", "philly": "philly-csv"}
 _HEAD_CHARS = 8192
 
 
@@ -33,10 +46,20 @@ class Trace:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What `convert_trace` did; `notes` say what was assumed and left out."""
+
+    format: str
+    jobs: int
+    notes: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Tally:
     """What a reading loop has seen besides jobs."""
 
+    jobs: int = 0
     bad: int = 0
     first_bad: str = ""
     left_out: Counter[str] = field(default_factory=Counter)
@@ -55,38 +78,63 @@ def read_trace(
     profile: Profile | None = None,
     seed: int = 0,
     tenants: int | None = None,
-    reference: str = "v100",
+    reference: str | None = None,
     timezone: str = "UTC",
     skip_bad_lines: bool = False,
+    completed_only: bool = False,
+    pin_types: bool = False,
+    aliases: Mapping[str, str] | None = None,
 ) -> Trace:
     """A workload from a file.
 
     Where the file has no models, one of `profile` is chosen by `seed`, and steps are the job's duration at the model's
     rate on the `reference` type. Where it has no tenants, all jobs belong to one, or to one of `tenants` by `seed`.
+    See `Options` for the others.
     """
-    options = Options(profile, seed, tenants, reference, timezone, skip_bad_lines)
+    options = Options(
+        profile, seed, tenants, reference, timezone, skip_bad_lines, completed_only, pin_types, aliases or {}
+    )
     known = find_format(format) if format else detect_format(path)
     assigner, tally = Assigner(options), Tally()
-    jobs = sorted(read_jobs(path, known, assigner, tally), key=_arrival_and_id)
-    notes = [*known.notes, *assigner.used, *tally.notes()]
-    name: str | None = None
-    if known is own.FORMAT:
-        name, said = own.read_head(_head(path))
-        notes = [*said, *notes]
-    if known.absolute_times and jobs:
-        origin_s = jobs[0].arrival_s
+    jobs = sorted(read_jobs(path, known, assigner, tally), key=lambda job: (job.arrival_s, job.id))
+    origin_s = jobs[0].arrival_s if known.absolute_times and jobs else 0.0
+    if origin_s:
         jobs = [replace(job, arrival_s=job.arrival_s - origin_s) for job in jobs]
-        notes.append(f"times count from {format_time(origin_s)}, the first submission")
-    return Trace(tuple(jobs), name or Path(path).stem, known.name, sha256_of(path), tuple(notes))
+    name, notes = _said(path, known, assigner, tally, origin_s)
+    return Trace(tuple(jobs), name, known.name, sha256_of(path), notes)
+
+
+def convert_trace(
+    source: str | Path,
+    target: str | Path,
+    format: str | None = None,  # noqa: A002
+    options: Options | None = None,
+) -> Conversion:
+    """The file `source` as `target` in our own format: what reading it and writing the trace would give, in little memory.
+
+    Nothing is written unless the whole source was read.
+    """
+    if Path(target).exists() and Path(source).exists() and Path(source).samefile(target):
+        raise InputError("source and target are the same file; choose another target", path=str(target))
+    known = find_format(format) if format else detect_format(source)
+    assigner, tally = Assigner(options or Options()), Tally()
+    lines = sort_lines(_lines(read_jobs(source, known, assigner, tally)))
+    first = next(lines, None)
+    origin_s = first[0] if known.absolute_times and first else 0.0
+    name, notes = _said(source, known, assigner, tally, origin_s)
+    with create_text(target) as file:
+        file.write("\n".join(own.head_lines(name, notes)) + "\n")
+        if first is not None:
+            file.write(f"{first[2]}{first[0] - origin_s!r}{first[3]}")
+        file.writelines(f"{before}{arrival_s - origin_s!r}{after}" for arrival_s, _, before, after in lines)
+    return Conversion(known.name, tally.jobs, notes)
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
     """In our own format; reads back as the same jobs."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    with create_text(path) as file:
         file.write("\n".join(own.head_lines(trace.name, trace.notes)) + "\n")
-        for job in trace.jobs:
-            before, after = own.line_parts(job)
-            file.write(f"{before}{job.arrival_s!r}{after}")
+        file.writelines(f"{before}{arrival_s!r}{after}" for arrival_s, _, before, after in _lines(iter(trace.jobs)))
 
 
 def find_format(name: str) -> Format:
@@ -123,6 +171,7 @@ def read_jobs(path: str | Path, known: Format, assigner: Assigner, tally: Tally)
                     tally.first_bad = tally.first_bad or str(placed)
                     continue
                 if job is not None:
+                    tally.jobs += 1
                     yield job
         except InputError as error:
             raise error if error.path else error.at(str(path), error.line) from None
@@ -145,8 +194,20 @@ def _read_one(
     return job
 
 
-def _arrival_and_id(job: JobSpec) -> tuple[float, str]:
-    return job.arrival_s, job.id
+def _lines(jobs: Iterator[JobSpec]) -> Iterator[Line]:
+    for job in jobs:
+        before, after = own.line_parts(job)
+        yield job.arrival_s, job.id, before, after
+
+
+def _said(
+    path: str | Path, known: Format, assigner: Assigner, tally: Tally, origin_s: float
+) -> tuple[str, tuple[str, ...]]:
+    """The name of the trace and everything that was assumed about it."""
+    name, notes = own.read_head(_head(path)) if known is own.FORMAT else (None, ())
+    source = () if known is own.FORMAT else (f"from {Path(path).name}, format {known.name}",)
+    origin = (f"times count from {format_time(origin_s)}, the first submission",) if origin_s else ()
+    return name or Path(path).stem, (*notes, *source, *known.notes, *assigner.used, *tally.notes(), *origin)
 
 
 def _head(path: str | Path) -> str:

@@ -19,6 +19,7 @@ from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import Profile
 from fairlead.traces.files import did_you_mean
 from fairlead.traces.formats import Trace
+from fairlead.traces.load import seconds_per_step
 
 MOST_JOBS = 10_000_000
 _E = TypeVar("_E", bound=StrEnum)
@@ -74,13 +75,8 @@ def generate(
 ) -> Trace:
     """A workload that offers `load` to `cluster`.
 
-    A job of width g takes t_k on type k (on the fewest nodes that hold it). With c_k GPUs of type k, its mean time
-    is T = sum_k c_k t_k / sum_k c_k over the types on which it runs. Durations are drawn for T; steps follow. Then
-
-        load = sum_j g_j T_j / (C x span)
-
-    where C counts all GPUs of the cluster and `span` is jobs x the mean gap between arrivals. So at load 1 the cluster
-    could just keep up if types were assigned blindly and nothing was lost to packing.
+    Load, and the mean time of a job over the types of a cluster, are as defined in `traces.load`; durations are drawn for
+    that mean time, and steps follow.
 
     Arrivals are Poisson, or bursty (see `Burst`). Durations are those of `_philly_durations` or `_gavel_durations`. Widths
     are drawn by weight (default: Philly's), models by weight (default: all evenly) among those that run at that
@@ -130,8 +126,10 @@ class _Choice:
         self.seconds_per_step: dict[tuple[int, str], float] = {}
         self.models: dict[int, list[str]] = {}
         for width in widths:
+            if not 1 <= width <= MOST_GPUS:
+                raise InputError(f"width {width} is not a number of GPUs; wanted 1 to {MOST_GPUS}")
             for model in mix:
-                seconds = _seconds_per_step(rates, cluster, model, width)
+                seconds = seconds_per_step(rates, cluster, model, width)
                 if seconds is not None and mix[model] > 0:
                     self.seconds_per_step[width, model] = seconds
                     self.models.setdefault(width, []).append(model)
@@ -152,18 +150,6 @@ class _Choice:
             self.models[w][int(np.searchsorted(edges[w], x, side="right"))]
             for w, x in zip(width.tolist(), at, strict=True)
         ]
-
-
-def _seconds_per_step(rates: TableEstimator, cluster: Cluster, model: str, width: int) -> float | None:
-    """Mean over the types on which the job runs, weighted by their GPUs; None if it runs on none."""
-    if not 1 <= width <= MOST_GPUS:
-        raise InputError(f"width {width} is not a number of GPUs; wanted 1 to {MOST_GPUS}")
-    rate = rates.best(model, width)  # t  samples/s
-    runs = rate > 0
-    if not runs.any():
-        return None
-    weight = cluster.capacity[runs]
-    return float(np.average(rates.samples_per_step(model, width) / rate[runs], weights=weight))
 
 
 def _philly_durations(rng: np.random.Generator, jobs: int) -> FloatArray:

@@ -30,9 +30,9 @@ from io import StringIO
 from pathlib import Path
 
 from fairlead.model.errors import InputError
-from fairlead.model.gpus import is_gpu_name
+from fairlead.model.gpus import canonical_gpu, is_gpu_name
 from fairlead.rates.profile import ModelFacts, Profile, Speed
-from fairlead.traces.files import did_you_mean, read_text
+from fairlead.traces.files import create_text, did_you_mean, read_text
 from fairlead.traces.marked_yaml import Marked, check_kind, parse_yaml
 
 KIND = "profile/1"
@@ -80,7 +80,8 @@ def parse_profile(text: str, path: str) -> Profile:
 
 
 def write_profile(profile: Profile, path: str | Path) -> None:
-    Path(path).write_text(format_profile(profile), encoding="utf-8")
+    with create_text(path) as file:
+        file.write(format_profile(profile))
 
 
 def format_profile(profile: Profile) -> str:
@@ -204,15 +205,13 @@ def _speed(cells: list[str], columns: list[str]) -> Speed:
     for name in ("model", "source"):
         if not field[name]:
             raise InputError(f"{name} is empty; fill it in")
-    if not is_gpu_name(field["gpu"]):
-        raise InputError(f'GPU type "{field["gpu"]}" is not a name; write it in lower case, such as v100')
     gpus, nodes = (_whole(field, name) for name in ("gpus", "nodes"))
     batch, rate = (_number(field, name) for name in ("batch", "rate"))
     if not 0 < batch <= 1e9:
         raise InputError(f"batch is {batch}; wanted a number above 0")
     return Speed(
         field["model"],
-        field["gpu"],
+        canonical_gpu(field["gpu"]),
         gpus,
         nodes,
         batch,

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import IO
 
 from fairlead.model.errors import InputError
+from fairlead.model.gpus import canonical_gpu
 from fairlead.model.jobs import JobSpec
 from fairlead.traces.importers.rows import Format, LeftOut, Options, Records, Row, csv_records, number, whole
 
@@ -49,7 +50,7 @@ def row(line: int, record: Mapping[str, str], options: Options) -> Row | LeftOut
         model=record["model"],
         steps=number(record, "steps") if record.get("steps") else None,
         widths=tuple(whole({"widths": part}, "widths") for part in _parts(record, "widths")),
-        types=_parts(record, "types"),
+        types=tuple(canonical_gpu(part, options.aliases) for part in _parts(record, "types")),
         weight=number(record, "weight") if record.get("weight") else 1.0,
         relaxed=relaxed,
     )

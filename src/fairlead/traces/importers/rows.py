@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import IO, Any, Literal, NamedTuple
 
 from fairlead.model.errors import InputError
 from fairlead.rates.profile import Profile
@@ -14,7 +14,7 @@ from fairlead.traces.files import did_you_mean
 
 
 class Row(NamedTuple):
-    """`duration_s` is the time that the job took, to be turned into steps where the file counts none."""
+    """Work stands in `steps`, in `samples`, or as the time `duration_s` that the job took on `gpus` of type `ran_on`."""
 
     id: str
     submit_s: float
@@ -22,7 +22,9 @@ class Row(NamedTuple):
     tenant: str | None = None
     model: str | None = None
     steps: float | None = None
+    samples: float | None = None
     duration_s: float | None = None
+    ran_on: str | None = None
     widths: tuple[int, ...] = ()
     types: tuple[str, ...] = ()
     weight: float = 1.0
@@ -38,14 +40,26 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a reader may choose. `reference` is the GPU type on which a trace's durations are taken to be measured."""
+    """What a reader may choose.
+
+    `reference` is the GPU type on which durations are taken to be measured; without it, the type that the file names
+    for the job, else v100. `timezone` is that of time stamps without one. `completed_only` drops jobs that failed or
+    were cancelled; they held GPUs too, so they count otherwise. `pin_types` keeps every job on the type it ran on.
+    """
 
     profile: Profile | None = None
     seed: int = 0
     tenants: int | None = None
-    reference: str = "v100"
+    reference: str | None = None
     timezone: str = "UTC"
     skip_bad_lines: bool = False
+    completed_only: bool = False
+    pin_types: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.tenants is not None and not 1 <= self.tenants <= 100_000:
+            raise InputError(f"tenants is {self.tenants}; wanted a whole number from 1 to 100000")
 
 
 Records = Iterator[tuple[int, Any]]
@@ -71,25 +85,39 @@ def csv_records(
     file: Iterable[str],
     required: Sequence[str],
     known: Collection[str] | None = None,
+    *,
     delimiter: str = ",",
+    quoted: bool = True,
     above: int = 0,
 ) -> Records:
     """Records by column name; blank lines are passed over. `above` lines of the file came before these."""
-    reader = csv.reader(file, delimiter=delimiter)
     columns: list[str] = []
-    try:
-        for cells in reader:
-            line = reader.line_num + above
-            if not cells:
-                continue
-            if not columns:
-                columns = _checked_columns(cells, required, known, line)
-            elif len(cells) == len(columns):
-                yield line, dict(zip(columns, cells, strict=True))
-            else:
-                yield line, InputError(f"has {len(cells)} fields; wanted {len(columns)}: {delimiter.join(columns)}")
-    except csv.Error as error:
-        yield reader.line_num + above, InputError(f"is not CSV: {error}")
+    for line, cells in csv_lines(file, delimiter=delimiter, quoted=quoted, above=above):
+        if isinstance(cells, InputError):
+            yield line, cells
+        elif not columns:
+            columns = _checked_columns(cells, required, known, line)
+        elif len(cells) == len(columns):
+            yield line, dict(zip(columns, cells, strict=True))
+        else:
+            yield line, InputError(f"has {len(cells)} fields; wanted {len(columns)}: {delimiter.join(columns)}")
+
+
+def csv_lines(
+    file: Iterable[str], *, delimiter: str = ",", quoted: bool = True, above: int = 0
+) -> Iterator[tuple[int, list[str] | InputError]]:
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    reader = csv.reader(file, delimiter=delimiter, quoting=quoting)
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield reader.line_num + above, InputError(f"is not CSV: {error}")
+            continue
+        if cells:
+            yield reader.line_num + above, cells
 
 
 def _checked_columns(cells: list[str], required: Sequence[str], known: Collection[str] | None, line: int) -> list[str]:
@@ -126,3 +154,15 @@ def whole(record: Mapping[str, str], name: str) -> int:
     if value != int(value):
         raise InputError(f'{name} is "{text}"; wanted a whole number')
     return int(value)
+
+
+def ran_for(duration_s: float, *, from_: str = "duration") -> LeftOut | None:
+    """A reason to leave a job out if it never ran; less than no time is a mistake in the file."""
+    if duration_s < 0:
+        raise InputError(f"{from_} is {duration_s:g} s; wanted a time that is not negative")
+    return LeftOut("ran for no time") if duration_s == 0 else None
+
+
+NO_GPU = LeftOut("asked for no GPU")
+NOT_ENDED = LeftOut("had not ended")
+NOT_COMPLETED = LeftOut("did not complete")

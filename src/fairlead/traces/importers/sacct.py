@@ -1,0 +1,187 @@
+"""Slurm's accounting, as text or as JSON:
+
+    sacct -aX --parsable2 --format=JobID,User,Account,State,Submit,ElapsedRaw,AllocTRES,ReqTRES
+    sacct -aX --json
+
+The tenant is the account (else the user). GPUs are what was allocated; the type they had is where the job ran, and a
+type that the job asked for by name is the only one it may use. Lines of job steps are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import IO, Any
+
+from fairlead.model.errors import InputError
+from fairlead.model.gpus import canonical_gpu
+from fairlead.traces.importers.json_stream import array_records
+from fairlead.traces.importers.rows import (
+    NO_GPU,
+    NOT_COMPLETED,
+    NOT_ENDED,
+    Format,
+    LeftOut,
+    Options,
+    Records,
+    Row,
+    csv_records,
+    number,
+    ran_for,
+)
+from fairlead.traces.importers.times import parse_time
+
+_STEP = LeftOut("a step of a job")
+_ENDED = frozenset(
+    [
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    ]
+)
+_TRES = re.compile(r"(?:^|,)gres/gpu(?::([^=,]+))?=(\d+)")
+_ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)\Z")
+
+_Gpus = list[tuple[str, int]]  # (type or "", count)
+
+
+def text_records(file: IO[str], options: Options) -> Records:
+    return csv_records(file, ("JobID", "State", "Submit", "AllocTRES"), delimiter="|", quoted=False)
+
+
+def text_row(line: int, record: Mapping[str, str], options: Options) -> Row | LeftOut:
+    if "." in record["JobID"]:
+        return _STEP
+    state = record["State"].partition(" ")[0]
+    if state not in _ENDED:
+        return NOT_ENDED
+    return _row(
+        options,
+        job=record["JobID"],
+        tenant=record.get("Account") or record.get("User"),
+        completed=state == "COMPLETED",
+        submit_s=parse_time(record["Submit"], options.timezone),
+        elapsed_s=_elapsed_s(record),
+        had=_gpus(record["AllocTRES"]),
+        asked=_gpus(record.get("ReqTRES", "")),
+    )
+
+
+def json_records(file: IO[str], options: Options) -> Records:
+    return array_records(file, r'"jobs"\s*:\s*\[')
+
+
+def json_row(line: int, record: Any, options: Options) -> Row | LeftOut:
+    try:
+        states = record["state"]["current"]
+        time, tres = record["time"], record["tres"]
+        state = states if isinstance(states, str) else states[0]
+        if state not in _ENDED:
+            return NOT_ENDED
+        return _row(
+            options,
+            job=str(int(record["job_id"])),
+            tenant=record.get("account") or record.get("user"),
+            completed=state == "COMPLETED",
+            submit_s=_plain(time["submission"]),
+            elapsed_s=_plain(time["elapsed"]),
+            had=_json_gpus(tres["allocated"]),
+            asked=_json_gpus(tres.get("requested", ())),
+        )
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(f"is no job as sacct --json writes it ({what}); wanted job_id, state, time and tres") from None
+
+
+def _row(
+    options: Options,
+    *,
+    job: str,
+    tenant: str | None,
+    completed: bool,
+    submit_s: float,
+    elapsed_s: float,
+    had: _Gpus,
+    asked: _Gpus,
+) -> Row | LeftOut:
+    gpus = _total(had)
+    if gpus == 0:
+        return NO_GPU
+    if options.completed_only and not completed:
+        return NOT_COMPLETED
+    ran_on = _types(had, options)
+    types = ran_on if options.pin_types else _types(asked, options)
+    return ran_for(elapsed_s, from_="elapsed time") or Row(
+        id=job,
+        submit_s=submit_s,
+        gpus=gpus,
+        tenant=tenant or None,
+        duration_s=elapsed_s,
+        ran_on=ran_on[0] if len(ran_on) == 1 else None,
+        types=types,
+    )
+
+
+def _gpus(tres: str) -> _Gpus:
+    return [(kind, int(count)) for kind, count in _TRES.findall(tres)]
+
+
+def _json_gpus(tres: Iterable[Mapping[str, Any]]) -> _Gpus:
+    found = [(entry["name"], int(_plain(entry["count"]))) for entry in tres if entry.get("type") == "gres"]
+    return [(name.partition(":")[2], count) for name, count in found if name.partition(":")[0] == "gpu"]
+
+
+def _total(gpus: _Gpus) -> int:
+    """Slurm lists GPUs by type and once more as a plain sum; some sites have only one of the two."""
+    plain = [count for kind, count in gpus if not kind]
+    return plain[0] if plain else sum(count for _, count in gpus)
+
+
+def _types(gpus: _Gpus, options: Options) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(canonical_gpu(kind, options.aliases) for kind, _ in gpus if kind))
+
+
+def _elapsed_s(record: Mapping[str, str]) -> float:
+    if record.get("ElapsedRaw"):
+        return number(record, "ElapsedRaw")
+    match = _ELAPSED.match(record.get("Elapsed", ""))
+    if match is None:
+        raise InputError("has neither ElapsedRaw nor an Elapsed such as 1-02:03:04; add ElapsedRaw to --format")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _plain(value: Any) -> float:
+    """Newer versions of Slurm wrap numbers: {"set": true, "infinite": false, "number": 4}."""
+    return float(value["number"] if isinstance(value, dict) else value)
+
+
+_NOTES = (
+    "the tenant is the account, else the user",
+    "a job may run on any type unless it asked for one by name",
+)
+TEXT = Format(
+    name="sacct",
+    title="Slurm sacct --parsable2",
+    detect=lambda head: "JobID" in head.partition("\n")[0].split("|"),
+    records=text_records,
+    row=text_row,
+    notes=_NOTES,
+    absolute_times=True,
+)
+JSON = Format(
+    name="sacct-json",
+    title="Slurm sacct --json",
+    detect=lambda head: head.lstrip().startswith("{") and bool(re.search(r'"jobs"\s*:|"sacct"', head)),
+    records=json_records,
+    row=json_row,
+    notes=_NOTES,
+    absolute_times=True,
+)

@@ -1,0 +1,200 @@
+"""Clusters from the machine lists of others, known by their content:
+
+    openb  sn,cpu_milli,memory_mib,gpu,model                       Alibaba v2023 openb_node_list_*.csv
+    pai    machine,gpu_type,cap_cpu,cap_mem,cap_gpu                Alibaba PAI v2020 pai_machine_spec.csv, no column names
+    sinfo  a table with NODELIST and GRES, or sinfo --json         sinfo -N -o "%N|%G"
+
+Nodes without GPUs are left out. Nodes that have the same GPUs become one group, under our names. A node with two types
+of GPU becomes two nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
+from fairlead.model.errors import InputError
+from fairlead.model.gpus import canonical_gpu
+from fairlead.traces.importers.alibaba import alibaba_gpu
+from fairlead.traces.importers.rows import csv_lines, csv_records, whole
+
+Aliases = Mapping[str, str]
+_Machine = tuple[int, str, int]  # line, GPU type as we call it, GPUs
+
+_OPENB = ("sn", "gpu", "model")
+_PAI = ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu")
+_PAI_LINE = re.compile(r"\w+,(CPU|T4|P100|V100|V100M32|MISC),[\d.]+,[\d.]+,[\d.]+\s*\Z")
+_GRES_GPU = re.compile(r"gpu(?::([^:(,]+))??:(\d+)(?:\([^)]*\))?\Z")
+_MOST_NAMES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class MachineList:
+    """One kind of machine list: how to know it from its text, and its machines."""
+
+    name: str
+    detect: Callable[[str], bool]
+    machines: Callable[[str, Aliases], Iterator[_Machine]]
+
+
+def find_machine_list(text: str) -> MachineList | None:
+    return next((kind for kind in MACHINE_LISTS if kind.detect(text)), None)
+
+
+def parse_machines(text: str, path: str, kind: MachineList, aliases: Aliases | None = None) -> Cluster:
+    """Groups in the order in which their first node stands in the list."""
+    counts: Counter[tuple[str, int]] = Counter()
+    lines: dict[tuple[str, int], int] = {}
+    try:
+        for line, gpu, gpus in kind.machines(text, aliases or {}):
+            if gpus:
+                counts[gpu, gpus] += 1
+                lines.setdefault((gpu, gpus), line)
+    except InputError as error:
+        raise error.at(path, error.line) from None
+    if not counts:
+        raise InputError(f"lists no node with GPUs (read as {kind.name})", path=path)
+    return build_cluster([_group(count, gpu, gpus, path, lines[gpu, gpus]) for (gpu, gpus), count in counts.items()])
+
+
+def _group(count: int, gpu: str, gpus: int, path: str, line: int) -> NodeGroup:
+    try:
+        return NodeGroup(count, gpu, gpus)
+    except InputError as error:
+        message = f"{error.message.partition(';')[0]}; map it to a known type with --alias {gpu}=v100"
+        raise InputError(message, path=path, line=line) from None
+
+
+def _openb(text: str, aliases: Aliases) -> Iterator[_Machine]:
+    for line, record in csv_records(StringIO(text), _OPENB):
+        if isinstance(record, InputError):
+            raise InputError(record.message, path="", line=line)
+        yield _machine(line, record["model"], record, "gpu", aliases)
+
+
+def _pai(text: str, aliases: Aliases) -> Iterator[_Machine]:
+    for line, cells in csv_lines(StringIO(text)):
+        if isinstance(cells, InputError) or len(cells) != len(_PAI):
+            raise InputError(f"is no machine of PAI; wanted {','.join(_PAI)}", path="", line=line)
+        if cells[0] != _PAI[0]:
+            yield _machine(line, cells[1], dict(zip(_PAI, cells, strict=True)), "cap_gpu", aliases)
+
+
+def _machine(line: int, model: str, record: Mapping[str, str], column: str, aliases: Aliases) -> _Machine:
+    try:
+        gpus = whole(record, column)
+        if gpus < 0:
+            raise InputError(f"{column} is {gpus}; wanted a whole number of GPUs")
+        return line, alibaba_gpu(model, aliases) if gpus else "", gpus
+    except InputError as error:
+        raise error.at("", line) from None
+
+
+def _sinfo(text: str, aliases: Aliases) -> Iterator[_Machine]:
+    seen: set[str] = set()
+    for line, names, gres in _sinfo_json(text) if text.lstrip().startswith("{") else _sinfo_table(text):
+        gpus = list(_gres_gpus(gres, aliases, line))
+        for name in names:
+            if name not in seen:  # a node stands once per partition
+                seen.add(name)
+                yield from ((line, gpu, count) for gpu, count in gpus)
+
+
+def _sinfo_table(text: str) -> Iterator[tuple[int, Iterable[str], str]]:
+    columns: list[str] = []
+    for line, row in enumerate(text.splitlines(), 1):
+        cells = [cell.strip() for cell in row.split("|")] if "|" in row else row.split()
+        if not cells:
+            continue
+        if not columns:
+            columns = [cell.upper() for cell in cells]
+            continue
+        if len(cells) != len(columns):
+            raise InputError(
+                f"has {len(cells)} columns; wanted {len(columns)}: {' '.join(columns)}", path="", line=line
+            )
+        record = dict(zip(columns, cells, strict=True))
+        names = record.get("NODELIST") or record.get("HOSTNAMES") or ""
+        yield line, expand_hosts(names, line), record["GRES"]
+
+
+def _sinfo_json(text: str) -> Iterator[tuple[int, Iterable[str], str]]:
+    try:
+        document = json.loads(text)
+        for entry in document.get("sinfo") or document["nodes"]:
+            yield 1, _names(entry), _gres(entry)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"is no JSON of sinfo or scontrol ({error}); wanted nodes with their gres", path="", line=1
+        ) from None
+
+
+def _names(entry: Mapping[str, Any]) -> list[str]:
+    return [entry["name"]] if "name" in entry else list(entry["nodes"]["nodes"])
+
+
+def _gres(entry: Mapping[str, Any]) -> str:
+    gres = entry["gres"]
+    return str(gres["total"] if isinstance(gres, dict) else gres)
+
+
+def _gres_gpus(gres: str, aliases: Aliases, line: int) -> Iterator[tuple[str, int]]:
+    for part in re.split(r",(?![^(]*\))", gres):
+        match = _GRES_GPU.match(part.strip())
+        if match is None:
+            if part.strip().startswith("gpu"):
+                raise InputError(f'GRES "{part}" is not understood; wanted such as gpu:a100:4', path="", line=line)
+            continue
+        kind = match[1] or "gpu"
+        if match[1] is None and not any(key.lower() == "gpu" for key in aliases):
+            raise InputError(f'GRES "{part}" names no type; say which with --alias gpu=v100', path="", line=line)
+        yield canonical_gpu(kind, aliases), int(match[2])
+
+
+def expand_hosts(text: str, line: int = 1) -> Iterator[str]:
+    """`gpu[01-03,7],login1` -> gpu01 gpu02 gpu03 gpu7 login1."""
+    for part in re.split(r",(?![^\[]*\])", text):
+        yield from _expand_one(part.strip(), line)
+
+
+def _expand_one(host: str, line: int) -> Iterator[str]:
+    before, bracket, rest = host.partition("[")
+    if not bracket:
+        yield host
+        return
+    inside, _, after = rest.partition("]")
+    for item in inside.split(","):
+        first, _, last = item.partition("-")
+        try:
+            numbers = range(int(first), int(last or first) + 1)
+        except ValueError:
+            raise InputError(
+                f'node list "{host}" is not understood; wanted such as gpu[01-04,7]', path="", line=line
+            ) from None
+        if not 0 < len(numbers) <= _MOST_NAMES:
+            raise InputError(f'node list "{host}" names {len(numbers)} nodes', path="", line=line)
+        for number in numbers:
+            for tail in _expand_one(after, line):
+                yield f"{before}{number:0{len(first)}d}{tail}"
+
+
+def _is_sinfo(text: str) -> bool:
+    if text.lstrip().startswith("{"):
+        return '"gres"' in text
+    first = next((line for line in text.splitlines() if line.strip()), "").upper()
+    return bool(re.search(r"\bGRES\b", first) and re.search(r"\b(NODELIST|HOSTNAMES)\b", first))
+
+
+MACHINE_LISTS: tuple[MachineList, ...] = (
+    MachineList("openb", lambda text: text.startswith("sn,"), _openb),
+    MachineList(
+        "pai", lambda text: bool(_PAI_LINE.match(text.partition("\n")[0])) or text.startswith(",".join(_PAI)), _pai
+    ),
+    MachineList("sinfo", _is_sinfo, _sinfo),
+)

@@ -1,0 +1,44 @@
+"""Sorting more lines than fit into memory: sorted runs wait in temporary files and are merged."""
+
+from __future__ import annotations
+
+import heapq
+import marshal
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import IO
+
+RUN = 50_000  # lines held at a time, some 20 MB
+_BLOCK = 500  # lines read back at a time from each run
+
+Line = tuple[float, str, str, str]  # arrival, id, and the text before and after the arrival
+
+
+def sort_lines(lines: Iterable[Line], run: int = RUN) -> Iterator[Line]:
+    """All of `lines` in order; they are taken at once, given back one by one."""
+    source = iter(lines)
+    runs: list[IO[bytes]] = []
+    while True:
+        held = sorted(islice(source, run))
+        if len(held) < run:
+            break
+        runs.append(_put_away(held))
+    return heapq.merge(*map(_bring_back, runs), held) if runs else iter(held)
+
+
+def _put_away(lines: list[Line]) -> IO[bytes]:
+    file = tempfile.TemporaryFile()  # noqa: SIM115  it lives until its run is merged
+    for start in range(0, len(lines), _BLOCK):
+        marshal.dump(lines[start : start + _BLOCK], file)
+    file.seek(0)
+    return file
+
+
+def _bring_back(file: IO[bytes]) -> Iterator[Line]:
+    with file:
+        while True:
+            try:
+                yield from marshal.load(file)
+            except EOFError:
+                return
