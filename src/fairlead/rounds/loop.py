@@ -72,7 +72,8 @@ def run(
     due_s = math.inf  # when the last decision should be looked at again
     last_s = -math.inf  # the last round boundary at which we decided
     while True:
-        wake_s = next_boundary(due_s, last_s, settings.round_s) if state.active else math.inf
+        # News of an empty cluster made a decision due that nobody took: it is due now, not back then.
+        wake_s = next_boundary(max(due_s, state.now_s), last_s, settings.round_s) if state.active else math.inf
         events = engine.wait(wake_s)
         now_s = engine.now()
         if not events and wake_s == math.inf:
