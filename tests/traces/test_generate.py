@@ -18,14 +18,14 @@ MIXED = parse_short_form("v100:16,p100:16,k80:16")
 
 
 def offered_load(trace: Trace, cluster: Cluster, profile: Profile) -> float:
-    """The docstring of `generate`, word for word."""
+    """The definition in `traces.load`, word for word."""
     rates = TableEstimator(profile, cluster)
     work = 0.0
     for job in trace.jobs:
         assert job.steps is not None
         samples = job.steps * rates.samples_per_step(job.model, job.gpus)
-        pairs = [(c, samples / r) for c, r in zip(cluster.capacity, rates.best(job.model, job.gpus), strict=True) if r]
-        work += job.gpus * sum(c * t for c, t in pairs) / sum(c for c, _ in pairs)
+        pairs = [(c, r) for c, r in zip(cluster.capacity, rates.best(job.model, job.gpus), strict=True) if r]
+        work += job.gpus * samples / (sum(c * r for c, r in pairs) / sum(c for c, _ in pairs))
     gaps = len(trace.jobs) - 1
     span_s = (trace.jobs[-1].arrival_s - trace.jobs[0].arrival_s) * len(trace.jobs) / gaps
     return float(work / (cluster.total_gpus * span_s))

@@ -40,7 +40,7 @@ def test_stats_without_a_cluster_are_on_the_reference_type() -> None:
 
 def test_load_on_a_cluster_follows_its_definition() -> None:
     stats = trace_stats(TRACE, PROFILE, parse_short_form("v100:6,k80:2"))
-    mean_time = (6 * 1 + 2 * 3) / 8  # of a step
+    mean_time = 8 / (6 * 1 + 2 / 3)  # of a step, at the mean rate
     assert stats.gpu_hours == pytest.approx(5.0 * mean_time)
     assert stats.load == pytest.approx(5.0 * 3600 * mean_time / (8 * 7200.0 * 4 / 3))
 

@@ -1,12 +1,13 @@
 """How much a workload asks of a cluster. One definition, used to make traces and to describe them.
 
-A job of width g takes t_k on type k (on the fewest nodes that hold it). With c_k GPUs of type k, its mean time is
-T = sum_k c_k t_k / sum_k c_k over the types on which it runs, and its demand is g T GPU-seconds. Then
+A job of width g runs at rate r_k on type k (on the fewest nodes that hold it). With c_k GPUs of type k, its mean rate is
+r = sum_k c_k r_k / sum_k c_k over the types on which it runs, its mean time T = work / r, and its demand g T GPU-seconds.
 
     load = sum_j g_j T_j / (C x span)
 
 where C counts all GPUs of the cluster and `span` is jobs x the mean gap between arrivals. So at load 1 the cluster could
-just keep up if types were assigned blindly and nothing was lost to packing.
+just keep up if every job spread its time over its types as they are there, which is its isolated share, and nothing was
+lost to packing; a policy that sends each job where it gains most can keep up with more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fairlead.rates.estimator import TableEstimator
 def seconds_per_step(
     rates: TableEstimator, cluster: Cluster, model: str, width: int, types: tuple[str, ...] = ()
 ) -> float | None:
-    """Mean over the types on which the job runs (of `types`, if it names any), weighted by their GPUs; None = nowhere."""
+    """At the mean rate over the types on which it runs (of `types`, if it names any), by their GPUs; None = nowhere."""
     rate = rates.best(model, width)  # t  samples/s
     runs = rate > 0
     if types:
@@ -29,8 +30,8 @@ def seconds_per_step(
         )
     if not runs.any():
         return None
-    seconds = rates.samples_per_step(model, width) / rate[runs]
-    return float(np.average(seconds, weights=cluster.capacity[runs]))
+    mean = float(np.average(rate[runs], weights=cluster.capacity[runs]))
+    return rates.samples_per_step(model, width) / mean
 
 
 def offered_load(gpu_s: float, cluster: Cluster, jobs: int, first_s: float, last_s: float) -> float | None:
