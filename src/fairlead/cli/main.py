@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fairlead.cli import demo, policies, simulate, trace, version
+from fairlead.cli import cluster, demo, policies, simulate, trace, version
 from fairlead.model.errors import FairleadError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command("policies")(policies.policies)
 app.command("demo")(demo.demo)
 app.command("version")(version.version)
 app.add_typer(trace.app, name="trace")
+app.add_typer(cluster.app, name="cluster")
 
 
 def main() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairlead.model.errors import InputError
-from fairlead.model.units import parse_duration
+
+if TYPE_CHECKING:
+    from fairlead.rates.profile import Profile
 
 Cluster = Annotated[
     str, typer.Option("--cluster", help="Cluster file, or GPUs by type: v100:36,p100:36x8.", metavar="FILE|TYPES")
@@ -17,7 +19,17 @@ Throughputs = Annotated[
     str | None,
     typer.Option("--throughputs", help="Speeds: a profile file or Gavel's JSON (default: built in).", metavar="FILE"),
 ]
-Duration = Annotated[float, typer.Option(parser=parse_duration, metavar="DURATION")]
+Aliases = Annotated[
+    list[str] | None,
+    typer.Option("--alias", help="Read a GPU name as one of ours.", metavar="SPELLING=TYPE"),
+]
+
+
+def open_profile(throughputs: str | None) -> Profile:
+    """The profile that was asked for, or the one that ships."""
+    from fairlead.traces.profiles import load_default_profile, read_profile
+
+    return read_profile(throughputs) if throughputs else load_default_profile()
 
 
 def parse_pairs(pairs: list[str], option: str) -> dict[str, str]:

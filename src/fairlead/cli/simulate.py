@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Cluster, Seed, Throughputs, parse_pairs, parse_parameters
+from fairlead.cli.options import Aliases, Cluster, Seed, Throughputs, open_profile, parse_pairs, parse_parameters
 from fairlead.cli.output import Format, Output, number, print_json, print_table, progress
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, parse_duration
@@ -21,6 +21,7 @@ def simulate(
     policy: Annotated[str, typer.Option("--policy", help="See `fairlead policies`.", metavar="NAME")],
     trace_format: Annotated[str | None, typer.Option(help="Format of the trace (default: detected).")] = None,
     throughputs: Throughputs = None,
+    alias: Aliases = None,
     param: Annotated[list[str] | None, typer.Option(help="Parameter of the policy.", metavar="NAME=VALUE")] = None,
     round_: Annotated[str, typer.Option("--round", help="Length of a round.", metavar="DURATION")] = "360",
     decide: Annotated[str, typer.Option(help="Decide at `rounds` only, or at `events` inside a round too.")] = "rounds",
@@ -57,15 +58,17 @@ def simulate(
     from fairlead.studies import simulate as study
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.formats import read_trace
-    from fairlead.traces.profiles import load_default_profile, read_profile
 
     chosen = find_policy(policy)
-    profile = read_profile(throughputs) if throughputs else load_default_profile()
+    profile = open_profile(throughputs)
+    aliases = parse_pairs(alias or [], "--alias")
     if decide not in list(When):
         raise InputError(f'--decide "{decide}": wanted one of {", ".join(When)}')
     setup = study.Setup(
-        cluster=read_cluster(cluster),
-        trace=read_trace(trace, format=trace_format, profile=profile, seed=seed, skip_bad_lines=skip_bad_lines),
+        cluster=read_cluster(cluster, aliases),
+        trace=read_trace(
+            trace, trace_format, profile=profile, seed=seed, skip_bad_lines=skip_bad_lines, aliases=aliases
+        ),
         profile=profile,
         policy=chosen.with_parameters(parse_parameters(param or [], chosen.parameters)),
         settings=Settings(_positive("--round", round_), When(decide), parse_duration(min_run)),

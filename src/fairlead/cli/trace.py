@@ -1,14 +1,120 @@
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Cluster, Seed, Throughputs, parse_pairs
-from fairlead.cli.output import Format, Output, print_json
+from fairlead.cli.options import Aliases, Cluster, Seed, Throughputs, open_profile, parse_pairs
+from fairlead.cli.output import Format, Output, number, print_json, print_table
 from fairlead.model.errors import InputError
+from fairlead.model.units import format_duration
 
 app = typer.Typer(help="Read, convert and generate workloads.", no_args_is_help=True)
+
+TraceFormat = Annotated[str | None, typer.Option("--trace-format", help="Format of the file (default: detected).")]
+Tenants = Annotated[
+    int | None, typer.Option("--tenants", help="Spread jobs of a file without tenants over this many.", min=1)
+]
+Reference = Annotated[
+    str | None,
+    typer.Option("--reference", help="GPU type on which durations were measured (default: the file's, else v100)."),
+]
+Completed = Annotated[bool, typer.Option("--completed-only", help="Leave out jobs that failed or were cancelled.")]
+PinTypes = Annotated[bool, typer.Option("--pin-types", help="Keep every job on the GPU type that it ran on.")]
+Timezone = Annotated[str, typer.Option("--timezone", help="Zone of times that carry none.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad-lines", help="Leave out lines that cannot be read, and count them.")]
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(help="A trace of any known format.", metavar="FILE")],
+    out: Annotated[str, typer.Option("--out", help="Where to write it in our own format.", metavar="FILE")],
+    trace_format: TraceFormat = None,
+    throughputs: Throughputs = None,
+    tenants: Tenants = None,
+    reference: Reference = None,
+    timezone: Timezone = "UTC",
+    alias: Aliases = None,
+    completed_only: Completed = False,
+    pin_types: PinTypes = False,
+    skip_bad_lines: SkipBad = False,
+    seed: Seed = 0,
+    output: Output = Format.table,
+) -> None:
+    """Turn anybody's trace into ours, and say what had to be assumed."""
+    from fairlead.traces.formats import convert_trace
+    from fairlead.traces.importers.rows import Options
+
+    options = Options(
+        profile=open_profile(throughputs),
+        seed=seed,
+        tenants=tenants,
+        reference=reference,
+        timezone=timezone,
+        skip_bad_lines=skip_bad_lines,
+        completed_only=completed_only,
+        pin_types=pin_types,
+        aliases=parse_pairs(alias or [], "--alias"),
+    )
+    done = convert_trace(source, out, trace_format, options)
+    if output is Format.json:
+        print_json({"trace": out, "format": done.format, "jobs": done.jobs, "notes": list(done.notes)})
+    else:
+        print(f"{source} is in the format {done.format}; wrote {done.jobs} jobs to {out}", *done.notes, sep="\n  ")
+
+
+@app.command()
+def stats(
+    source: Annotated[str, typer.Argument(help="A trace of any known format.", metavar="FILE")],
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Count the load on this cluster.", metavar="FILE|TYPES")
+    ] = None,
+    trace_format: TraceFormat = None,
+    throughputs: Throughputs = None,
+    tenants: Tenants = None,
+    reference: Reference = None,
+    timezone: Timezone = "UTC",
+    alias: Aliases = None,
+    completed_only: Completed = False,
+    pin_types: PinTypes = False,
+    skip_bad_lines: SkipBad = False,
+    figure: Annotated[str | None, typer.Option(help="Draw it here (.png, .pdf or .svg).", metavar="FILE")] = None,
+    seed: Seed = 0,
+    output: Output = Format.table,
+) -> None:
+    """Jobs, span, load, widths, durations, tenants and their GPU-hours."""
+    from dataclasses import asdict
+
+    from fairlead.traces.clusters import read_cluster
+    from fairlead.traces.formats import read_trace
+    from fairlead.traces.stats import trace_stats
+
+    aliases = parse_pairs(alias or [], "--alias")
+    profile = open_profile(throughputs)
+    trace = read_trace(
+        source,
+        format=trace_format,
+        profile=profile,
+        seed=seed,
+        tenants=tenants,
+        reference=reference,
+        timezone=timezone,
+        skip_bad_lines=skip_bad_lines,
+        completed_only=completed_only,
+        pin_types=pin_types,
+        aliases=aliases,
+    )
+    found = trace_stats(
+        trace, profile, read_cluster(cluster, aliases) if cluster else None, *([reference] if reference else [])
+    )
+    if figure:
+        from fairlead.studies.figures import draw_trace
+
+        draw_trace(trace, found, figure)
+    if output is Format.json:
+        print_json({**asdict(found), "assumptions": list(trace.notes)})
+        return
+    _print_stats(asdict(found), list(trace.notes))
 
 
 @app.command()
@@ -35,13 +141,12 @@ def generate(
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.formats import write_trace
     from fairlead.traces.generate import generate as make
-    from fairlead.traces.profiles import load_default_profile, read_profile
 
     widths = {_whole(name): _weight(name, text) for name, text in parse_pairs(width or [], "--width").items()}
     models = {name: _weight(name, text) for name, text in parse_pairs(model or [], "--model").items()}
     trace = make(
         read_cluster(cluster),
-        read_profile(throughputs) if throughputs else load_default_profile(),
+        open_profile(throughputs),
         jobs=jobs,
         load=load,
         seed=seed,
@@ -57,6 +162,31 @@ def generate(
         print_json({"trace": out, "jobs": len(trace.jobs), "notes": list(trace.notes)})
     else:
         print(f"wrote {len(trace.jobs)} jobs to {out}", *trace.notes, sep="\n  ")
+
+
+def _print_stats(found: dict[str, Any], notes: list[str]) -> None:
+    shares = found["gpu_hours_by_tenant"]
+    duration = found["duration_s"]
+    rows = [
+        ["format", found["format"]],
+        ["jobs", f"{found['jobs']:,}" + (f" ({found['unknown']:,} without a length)" if found["unknown"] else "")],
+        ["span", format_duration(found["span_s"])],
+        ["arrivals per hour", number(found["arrivals_per_h"])],
+        [f"durations on {found['reference']}", "  ".join(f"{k} {format_duration(v)}" for k, v in duration.items())],
+        ["GPU-hours", number(found["gpu_hours"])],
+        ["load", number(found["load"])],
+        ["widths", _counts(found["widths"])],
+        ["models", _counts(found["models"])],
+        ["tenants", _counts(found["tenants"])],
+        ["GPU-hours by tenant", _counts({name: round(hours) for name, hours in shares.items()})],
+        ["assumed", "\n".join(notes) or "-"],
+    ]
+    print_table(found["name"], ["what", "value"], rows, left=2)
+
+
+def _counts(counts: dict[Any, float], most: int = 12) -> str:
+    shown = [f"{name}: {count:,}" for name, count in list(counts.items())[:most]]
+    return ", ".join(shown) + (f", ... ({len(counts) - most} more)" if len(counts) > most else "")
 
 
 def _whole(text: str) -> int:

@@ -102,7 +102,7 @@ class Profile:
 
     def samples_per_s(self, model: str, gpu: str, gpus: int, nodes: int = 1) -> float:
         """Rate of the whole job; 0 where the model was never measured on this GPU or does not run."""
-        by_nodes = self._curves.get((model, gpu))
+        by_nodes = self._curves.get((model, gpu)) or self._curves.get((model, chip_of(gpu)))
         if not by_nodes:
             return 0.0
         if nodes == 1 or gpus == 1:
@@ -115,12 +115,19 @@ class Profile:
 
     def restricted_to(self, models: Iterable[str], gpus: Iterable[str]) -> Profile:
         """The part that a run with these models and GPU types can ask about."""
-        wanted, types = set(models), set(gpus)
+        wanted = set(models)
+        types = {name for gpu in gpus for name in (gpu, chip_of(gpu))}
         rows = tuple(row for row in self.speeds if row.model in wanted and row.gpu in types)
         return Profile(self.name, rows, {m: f for m, f in self.facts.items() if m in wanted})
 
 
 _NO_FACTS = ModelFacts()
+
+
+def chip_of(gpu: str) -> str:
+    """The chip of a card named with its memory, `v100` of `v100-32`: it has the same speeds where no row says better."""
+    chip, dash, memory = gpu.rpartition("-")
+    return chip if dash and memory.removesuffix("gib").isdigit() else gpu
 
 
 def _on_curve(curve: _Curve, gpus: int) -> float:

@@ -45,6 +45,7 @@ class TraceStats:
     arrivals_per_h: float | None
     reference: str
     duration_s: Spread
+    duration_percentiles_s: tuple[float, ...]  # 0, 1, ..., 100 %; empty where no duration is known
     gpu_hours: float
     load: float | None  # on the cluster
     widths: Mapping[int, int]  # GPUs -> jobs, ascending
@@ -82,6 +83,7 @@ def trace_stats(
         arrivals_per_h=(len(trace.jobs) - 1) * 3600.0 / (last_s - first_s) if last_s > first_s else None,
         reference="the cluster" if cluster else reference,
         duration_s=spread(lasts),
+        duration_percentiles_s=tuple(np.percentile(lasts, np.arange(101)).tolist()) if lasts else (),
         gpu_hours=total_gpu_s / 3600.0,
         load=offered_load(total_gpu_s, cluster, len(trace.jobs), first_s, last_s) if cluster else None,
         widths=dict(sorted(Counter(job.gpus for job in trace.jobs).items())),

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.options import Aliases, parse_pairs
+from fairlead.cli.output import Format, Output, print_json, print_table
+
+app = typer.Typer(help="Read and convert descriptions of clusters.", no_args_is_help=True)
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="Cluster file, short form (v100:36,p100:36x8), Alibaba machine list or Slurm sinfo dump.",
+        metavar="FILE|TYPES",
+    ),
+]
+
+
+@app.command()
+def show(source: Source, alias: Aliases = None, output: Output = Format.table) -> None:
+    """Nodes and GPUs by type."""
+    from fairlead.traces.clusters import read_cluster
+
+    cluster = read_cluster(source, parse_pairs(alias or [], "--alias"))
+    rows = [
+        {
+            "type": label,
+            "gpu": cluster.gpu[t],
+            "memory_gib": float(cluster.memory_gib[t]),
+            "nodes": int((cluster.node_type == t).sum()),
+            "gpus": int(cluster.capacity[t]),
+        }
+        for t, label in enumerate(cluster.types)
+    ]
+    if output is Format.json:
+        print_json({"nodes": len(cluster.nodes), "gpus": cluster.total_gpus, "types": rows})
+    else:
+        title = f"{cluster.total_gpus:,} GPUs on {len(cluster.nodes):,} nodes"
+        print_table(title, list(rows[0]), [[str(value) for value in row.values()] for row in rows], left=2)
+
+
+@app.command()
+def convert(
+    source: Source,
+    out: Annotated[str, typer.Option("--out", help="Where to write the cluster file.", metavar="FILE")],
+    alias: Aliases = None,
+    output: Output = Format.table,
+) -> None:
+    """Turn a machine list into a cluster file of ours."""
+    from fairlead.traces.clusters import read_cluster, write_cluster
+
+    cluster = read_cluster(source, parse_pairs(alias or [], "--alias"))
+    write_cluster(cluster, out)
+    if output is Format.json:
+        print_json({"cluster": out, "nodes": len(cluster.nodes), "gpus": cluster.total_gpus})
+    else:
+        print(f"wrote {len(cluster.nodes):,} nodes with {cluster.total_gpus:,} GPUs to {out}")
