@@ -11,6 +11,7 @@ import pytest
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.numerics.solve import (
+    Basis,
     Failed,
     Infeasible,
     Limit,
@@ -188,3 +189,21 @@ def test_presolve_does_not_change_the_answer() -> None:
     warm = optimal(solve(large, basis=cold.basis))
     assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
     assert warm.iterations == 0
+
+
+def test_among_many_optima_a_second_objective_chooses() -> None:
+    model = Model(dense([-1, -1], [[1, 1]], [1]))  # any point of x + y = 1 is optimal
+    assert model.keep_optima(optimal(model.solve()))
+    for cost, x in (([1.0, 2.0], [1, 0]), ([2.0, 1.0], [0, 1])):
+        model.set_costs(np.arange(2), np.array(cost))
+        assert optimal(model.solve(primal=True)).x == pytest.approx(x)
+
+
+def test_a_single_optimum_is_known_to_be_single() -> None:
+    model = Model(dense([-3, -5], [[1, 0], [0, 2], [3, 2]], [4, 12, 18]))
+    assert not model.keep_optima(optimal(model.solve()))
+
+
+def test_a_basis_with_too_few_basic_variables_is_mended() -> None:
+    program = dense([-3, -5], [[1, 0], [0, 2], [3, 2]], [4, 12, 18])
+    assert optimal(solve(program, basis=Basis(bytes(2), bytes(3)))).objective == pytest.approx(-36)

@@ -9,7 +9,7 @@ A is column-wise: column c has entries value[start[c]:start[c+1]] in rows index[
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,10 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 
 TOLERANCE = 1e-7  # HiGHS's own: how far a bound, a row or a reduced cost may be missed
+BASIC = 1  # HiGHS's code in a basis
+OPTIMAL_FACE = 1e-9  # a reduced cost or a dual below this is taken for zero
+EDGE_WEIGHTS_CHOSEN, EDGE_WEIGHTS_DEVEX = -1, 1  # HiGHS's codes
+SIMPLEX_DUAL, SIMPLEX_PRIMAL = 1, 4
 # Below this many non-zeros presolve costs more than it saves (27 groups x 3 types have 189; measured there: 1.6x).
 PRESOLVE_FROM = 20_000
 
@@ -63,6 +67,7 @@ class Optimal:
     x: FloatArray  # c
     objective: float
     row_dual: FloatArray  # r  growth of the minimum per unit of the row's binding bound; NaN for whole-number programs
+    reduced_cost: FloatArray  # c  the same for the column's binding bound
     basis: Basis | None  # None from an open model, which keeps its own, and for whole-number programs
     iterations: int
 
@@ -100,10 +105,11 @@ def solve(
     """Solve once. `basis` warm-starts a continuous program; `gap` is the relative gap that a mixed one may leave."""
     if not len(program.cost):
         return _without_columns(program)
-    model = Model(program, basis, gap=gap, tolerance=tolerance)
+    presolve = basis is None and len(program.value) >= PRESOLVE_FROM
+    model = Model(program, basis, gap=gap, tolerance=tolerance, presolve=presolve)
     outcome = model.solve(limit)
     if isinstance(outcome, Optimal) and program.whole is None:
-        return Optimal(outcome.x, outcome.objective, outcome.row_dual, model.basis(), outcome.iterations)
+        return replace(outcome, basis=model.basis())
     return outcome
 
 
@@ -127,6 +133,7 @@ class Model:
         *,
         gap: float = 1e-6,
         tolerance: float = TOLERANCE,
+        presolve: bool = False,
     ) -> None:
         import highspy  # 0.1 s: paid by the first solve, not by every start of the program
 
@@ -134,13 +141,16 @@ class Model:
         self._highs: Any = self._highspy.Highs()
         self._low = np.array(program.low, dtype=np.float64)
         self._high = np.array(program.high, dtype=np.float64)
+        self._row_low = np.array(program.row_low, dtype=np.float64)
+        self._row_high = np.array(program.row_high, dtype=np.float64)
         self._whole = program.whole
-        presolve = program.whole is not None or (basis is None and len(program.value) >= PRESOLVE_FROM)
         for name, option in (
             ("output_flag", False),
             ("threads", 1),
             ("parallel", "off"),
-            ("presolve", "on" if presolve else "off"),
+            ("presolve", "on" if presolve or program.whole is not None else "off"),
+            # From a given basis few steps are left: exact steepest-edge weights for it would cost more than they save.
+            ("simplex_dual_edge_weight_strategy", EDGE_WEIGHTS_CHOSEN if basis is None else EDGE_WEIGHTS_DEVEX),
             ("primal_feasibility_tolerance", tolerance),
             ("dual_feasibility_tolerance", tolerance),
             ("mip_rel_gap", gap),
@@ -150,7 +160,9 @@ class Model:
         if basis is not None:
             self.set_basis(basis)
 
-    def solve(self, limit: Limit = NO_LIMIT) -> Outcome:
+    def solve(self, limit: Limit = NO_LIMIT, *, primal: bool = False) -> Outcome:
+        """`primal` is the faster way after a change of costs alone; rows and bounds leave the last basis dual feasible."""
+        self._call("setOptionValue", "simplex_strategy", SIMPLEX_PRIMAL if primal else SIMPLEX_DUAL)
         infinite = self._highspy.kHighsIInf
         self._call("setOptionValue", "simplex_iteration_limit", _or(limit.iterations, infinite))
         self._call("setOptionValue", "mip_max_nodes", _or(limit.nodes, infinite))
@@ -172,6 +184,7 @@ class Model:
 
     def set_row_bounds(self, rows: IntArray, low: FloatArray, high: FloatArray) -> None:
         _check_bounds(low, high)
+        self._row_low[rows], self._row_high[rows] = low, high
         self._call("changeRowsBounds", len(rows), _int32(rows), low, high)
 
     def set_coefficient(self, row: int, column: int, value: float) -> None:
@@ -183,6 +196,7 @@ class Model:
         """Row-wise entries: row r has value[start[r]:start[r+1]] in columns index[start[r]:start[r+1]]."""
         _check_bounds(low, high)
         _check_finite("coefficients", value)
+        self._row_low, self._row_high = np.concatenate([self._row_low, low]), np.concatenate([self._row_high, high])
         self._call("addRows", len(low), low, high, len(value), _int32(start), _int32(index), value)
 
     def add_columns(
@@ -205,20 +219,38 @@ class Model:
 
     def delete_rows(self, rows: IntArray) -> None:
         """Rows behind the deleted ones move up."""
+        self._row_low, self._row_high = np.delete(self._row_low, rows), np.delete(self._row_high, rows)
         self._call("deleteRows", len(rows), _int32(rows))
+
+    def keep_optima(self, found: Optimal) -> bool:
+        """Shut out every point that is worse than `found`, this model's optimum. False if no other point is as good.
+
+        By complementary slackness the optima are the feasible points that keep to the binding bound wherever `found`
+        has a reduced cost or a dual. Now a second objective may choose among them.
+        """
+        fixed = np.flatnonzero(np.abs(found.reduced_cost) > OPTIMAL_FACE)
+        tight = np.flatnonzero(np.abs(found.row_dual) > OPTIMAL_FACE)
+        if len(fixed) + len(tight) == len(found.x):  # every non-basic variable has a cost: a single vertex is optimal
+            return False
+        bound = np.where(found.reduced_cost > 0, self._low, self._high)[fixed]
+        self.set_bounds(fixed, bound, bound)
+        bound = np.where(found.row_dual > 0, self._row_low, self._row_high)[tight]
+        self.set_row_bounds(tight, bound, bound)
+        return True
 
     def basis(self) -> Basis:
         basis = self._highs.getBasis()
         return Basis(bytes([s.value for s in basis.col_status]), bytes([s.value for s in basis.row_status]))
 
     def set_basis(self, basis: Basis) -> None:
-        """Start the next solve here. A basis that no longer fits in size crashes; one that is singular is repaired."""
+        """Start the next solve here. A basis of another size crashes; one that is singular is repaired."""
         status = [self._highspy.HighsBasisStatus(code) for code in range(5)]
         start = self._highspy.HighsBasis()
         start.col_status = [status[code] for code in basis.columns]
         start.row_status = [status[code] for code in basis.rows]
         start.valid = True
-        start.alien = True  # HiGHS then checks it and mends what is singular
+        # Too many or too few basic variables: HiGHS mends it first.
+        start.alien = (basis.columns + basis.rows).count(BASIC) != len(basis.rows)
         self._call("setBasis", start)
 
     def _pass(self, program: LinearProgram) -> None:
@@ -271,8 +303,18 @@ class Model:
         info, solution = self._highs.getInfo(), self._highs.getSolution()
         row_dual = np.array(solution.row_dual) if self._whole is None else np.full(self._highs.getNumRow(), np.nan)
         return Optimal(
-            self._accept(solution), info.objective_function_value, row_dual, None, info.simplex_iteration_count
+            x=self._accept(solution),
+            objective=info.objective_function_value,
+            row_dual=row_dual,
+            reduced_cost=np.array(solution.col_dual) if self._whole is None else np.full(len(self._low), np.nan),
+            basis=None,
+            iterations=info.simplex_iteration_count,
         )
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds inside the solver since the model was opened."""
+        return float(self._highs.getRunTime())
 
     def _stopped(self) -> TimeLimit:
         info = self._highs.getInfo()
@@ -291,7 +333,7 @@ def _without_columns(program: LinearProgram) -> Outcome:
     """HiGHS calls such a program empty; its rows read row_low <= 0 <= row_high."""
     if np.any(program.row_low > 0) or np.any(program.row_high < 0):
         return Infeasible()
-    return Optimal(np.empty(0), 0.0, np.zeros(len(program.row_low)), None, 0)
+    return Optimal(np.empty(0), 0.0, np.zeros(len(program.row_low)), np.empty(0), None, 0)
 
 
 def _int32(array: IntArray) -> Any:

@@ -1,0 +1,58 @@
+"""Gandiva_fair: equal shares, then trades between tenants with unlike speedups (Chaudhary et al., EuroSys 2020).
+
+Tenant l holds x_lj GPUs of type j, at first its weight's part of every type. For a pair of types (slow s, fast f) its
+ratio is r_l = W_lf / W_ls. The tenant with the highest ratio that still holds slow GPUs buys fast ones from the tenant
+with the lowest ratio that still holds any, and pays in slow ones at the second-highest ratio of all tenants.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.numerics.fairness import normalise
+
+
+def gandiva_fair(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray:
+    """Shares l,j after all trades. Nobody does worse than with its equal share.
+
+    Fast types are traded from the fastest down, each against slow ones from the slowest up; a type is as fast as its
+    mean speedup over those who can use it.
+
+    Departs: the paper leaves the order of trades and the second price after the first buyer is done open. Here the price
+    is the second-highest ratio over all tenants, kept between the seller's and the buyer's own; ties go by position. A
+    tenant that can use nothing takes no part.
+    """
+    W = normalise(speedup)
+    m, w = np.asarray(capacity, dtype=np.float64), np.where(W.any(axis=1), weight, 0.0)
+    x = np.outer(w / max(float(w.sum()), np.finfo(np.float64).tiny), m)  # l,j  GPUs
+    users = np.count_nonzero(W, axis=0)
+    slow_to_fast = np.argsort(W.sum(axis=0) / np.maximum(users, 1), kind="stable")
+    for place in range(len(m) - 1, 0, -1):
+        for slow in slow_to_fast[:place]:
+            _trade(W, x, int(slow), int(slow_to_fast[place]))
+    return x
+
+
+def _trade(W: FloatArray, x: FloatArray, slow: int, fast: int) -> None:
+    """All trades of one pair, in place: buyers from the highest ratio down meet sellers from the lowest up."""
+    able = np.flatnonzero((W[:, slow] > 0) | (W[:, fast] > 0))
+    if len(able) < 2:
+        return
+    ratio = np.divide(W[:, fast], W[:, slow], out=np.full(len(W), np.inf), where=W[:, slow] > 0)
+    rising = able[np.argsort(ratio[able], kind="stable")]
+    second = ratio[rising[-2]]
+    if not np.isfinite(second):  # those who cannot use the slow type would pay any price; others set it
+        second = ratio[able][np.isfinite(ratio[able])].max(initial=0.0)
+    buyers = able[np.argsort(-ratio[able], kind="stable")]
+    b = s = 0
+    while b < len(buyers) and s < len(rising) and ratio[buyers[b]] > ratio[rising[s]]:
+        buyer, seller = buyers[b], rising[s]
+        price = float(np.clip(second, ratio[seller], ratio[buyer]))
+        wanted = x[buyer, slow] / price if price > 0 else np.inf
+        if x[seller, fast] < wanted:
+            bought, paid, s = x[seller, fast], x[seller, fast] * price, s + 1
+        else:
+            bought, paid, b = wanted, x[buyer, slow], b + 1
+        x[[buyer, seller], fast] += bought, -bought
+        x[[buyer, seller], slow] += -paid, paid

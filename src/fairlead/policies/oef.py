@@ -1,0 +1,221 @@
+"""OEF: optimal efficiency with fairness in mixed GPU clusters (Mo, Xu, Lau, Middleware 2024).
+
+Tenants l = 1..n with weights w_l share types j = 1..k of m_j GPUs. W_l is tenant l's speedup vector, in units of the
+slowest type that it can use; x_lj are its GPUs, W_l.x_l its normalised throughput. The total sum_l W_l.x_l is as large
+as the mode's promise allows:
+
+- `non_cooperative`: equal throughput per weight. Exaggerating one's speedups never pays; under-stating them can, so
+  rates must be measured, not told.
+- `cooperative`: nobody prefers the GPUs of another (per weight), hence nobody does worse than with a private
+  w_l / sum(w) slice of every type.
+
+Departs: vectors are normalised by their smallest positive entry, since a type may be too small for a job (speedup 0).
+Tenants with equal vectors are one group, types with equal speedups for all are one type shared out in proportion: the
+optimum is the same and the answer symmetric. A weight is as many virtual users as it says, whole or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.numerics.envy_free import EnvyFree, Warm, largest_total
+from fairlead.numerics.fairness import normalise
+from fairlead.numerics.solve import (
+    NO_LIMIT,
+    Failed,
+    Infeasible,
+    Limit,
+    LinearProgram,
+    Optimal,
+    TimeLimit,
+    columns_from_entries,
+    solve,
+)
+
+SAME_SPEEDUP = 10  # decimals of a normalised speedup that count: scaling a tenant's rates must not change the answer
+SHARE_GRID = 10  # decimals of a share: below is noise, in which a warm and a cold start differ
+BINDS = 1e-9  # a dual above this binds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    shares: FloatArray  # l,j  GPUs
+    level: FloatArray  # l  normalised throughput per weight
+    price: FloatArray  # j  growth of the total per GPU of this type; NaN where the cluster has none
+    status: str  # "optimal", or why the equal split stands in
+    warm: Warm | None = None
+
+
+def cooperative(
+    speedup: FloatArray,
+    capacity: FloatArray,
+    weight: FloatArray,
+    warm: Warm | None = None,
+    limit: Limit = NO_LIMIT,
+) -> Split:
+    """The largest total that leaves nobody envious.
+
+        max  sum_l W_l.x_l   s.t.  W_l.x_l / w_l >= W_l.x_i / w_i    all tenants l, i
+                                   sum_l x_lj <= m_j                 every type j,  x >= 0
+
+    Summing the first rows over i gives the sharing incentive. Pareto efficient among envy-free shares only (`fairness`
+    measures what that costs). `warm` is the last answer's; it changes the time, not the shares.
+    """
+    game = _reduce(speedup, capacity, weight)
+    if not len(game.weight):
+        return game.split(np.empty((0, len(game.capacity))), np.zeros(len(game.capacity)), "optimal", None)
+    found = largest_total(game.speedup, game.capacity, game.weight, warm, limit)
+    if not isinstance(found, EnvyFree):
+        return game.equal_split(f"equal split: {found}")
+    return game.split(found.bundle, found.price, "optimal", found.warm)
+
+
+def non_cooperative(speedup: FloatArray, capacity: FloatArray, weight: FloatArray, limit: Limit = NO_LIMIT) -> Split:
+    """Equal throughput per weight, as high as it goes.
+
+        max t   s.t.  W_l.x_l / w_l >= t    every tenant l
+                      sum_l x_lj <= m_j     every type j,  x >= 0
+
+    Departs: with zero speedups plain equality would idle GPUs that only some can use, so the level is the
+    lexicographic max-min. Where the rows of some tenants bind (positive duals), these use up all that they can use and
+    are done; the others share the remaining types by the same program. With all speedups positive one pass makes all
+    levels equal.
+    """
+    game = _reduce(speedup, capacity, weight)
+    bundle = np.zeros(game.speedup.shape)  # g,j  GPUs per unit of weight
+    price = np.zeros(len(game.capacity))
+    left, types = np.ones(len(game.weight), dtype=np.bool_), np.ones(len(price), dtype=np.bool_)
+    while left.any():
+        g, j = np.flatnonzero(left), np.flatnonzero(types)
+        found = _highest_level(game.speedup[np.ix_(g, j)], game.capacity[j], game.weight[g], limit)
+        if not isinstance(found, _Level):
+            return game.equal_split(f"equal split: {found}")
+        done = g[found.binds]
+        bundle[np.ix_(done, j)] = found.bundle[found.binds]
+        price[j] = found.price
+        left[done] = False
+        types[j[found.price > 0]] = False
+    return game.split(bundle, price, "optimal", None)
+
+
+def virtual_weights(tenant: IntArray, weight: FloatArray, work: FloatArray | None = None) -> FloatArray:
+    """Weights of virtual users, one per (tenant, job type): a tenant's weight in equal parts, or by pending work.
+
+    Departs: the paper does not say how a tenant with several job types is split. A tenant without pending work is split
+    in equal parts.
+    """
+    equal = np.ones(len(tenant))
+    part = equal if work is None else work
+    whole = np.bincount(tenant, weights=part, minlength=len(weight))
+    part = np.where(whole[tenant] > 0, part, equal)
+    whole = np.bincount(tenant, weights=part, minlength=len(weight))
+    return np.asarray(weight[tenant] * part / whole[tenant])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Game:
+    """The instance without doubles: different groups (in lexicographic order of their vectors), different types."""
+
+    speedup: FloatArray  # g,t
+    capacity: FloatArray  # t
+    weight: FloatArray  # g
+    full_speedup: FloatArray  # l,j  normalised
+    full_capacity: FloatArray  # j
+    full_weight: FloatArray  # l
+    group: IntArray  # l  -1 = can use nothing
+    type: IntArray  # j  -1 = of no use to anybody, or none there
+
+    def split(self, bundle: FloatArray, price: FloatArray, status: str, warm: Warm | None) -> Split:
+        shares = np.zeros(self.full_speedup.shape)  # l,j  GPUs
+        who, j = np.flatnonzero(self.group >= 0), np.flatnonzero(self.type >= 0)
+        part = self.full_capacity[j] / self.capacity[self.type[j]]  # j  of its kind
+        shares[np.ix_(who, j)] = self.full_weight[who, None] * bundle[self.group[who]][:, self.type[j]] * part
+        full_price = np.where(self.full_capacity > 0, 0.0, np.nan)
+        full_price[j] = price[self.type[j]]
+        return self._settle(shares, full_price, status, warm)
+
+    def equal_split(self, status: str) -> Split:
+        part = self.full_weight / self.full_weight.sum()
+        price = np.full(len(self.full_capacity), np.nan)
+        return self._settle(part[:, None] * self.full_capacity, price, status, None)
+
+    def _settle(self, shares: FloatArray, price: FloatArray, status: str, warm: Warm | None) -> Split:
+        shares = np.round(shares, SHARE_GRID)
+        used = shares.sum(axis=0)
+        shares *= np.divide(self.full_capacity, used, out=np.ones_like(used), where=used > self.full_capacity)
+        level = np.einsum("lj,lj->l", self.full_speedup, shares) / self.full_weight
+        return Split(shares, level, price, status, warm)
+
+
+def _reduce(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> _Game:
+    full = normalise(speedup)
+    full_capacity, full_weight = np.asarray(capacity, dtype=np.float64), np.asarray(weight, dtype=np.float64)
+    W = np.round(full, SAME_SPEEDUP)
+    who = np.flatnonzero((W[:, full_capacity > 0] > 0).any(axis=1))
+    j = np.flatnonzero((full_capacity > 0) & (W > 0).any(axis=0))
+    group, kind = np.full(len(W), -1), np.full(len(full_capacity), -1)
+    groups, group[who] = np.unique(W[np.ix_(who, j)], axis=0, return_inverse=True)
+    _, first, kind_of = np.unique(groups, axis=1, return_index=True, return_inverse=True)
+    order = np.argsort(first)  # types stay in the order of the cluster
+    kind[j] = np.argsort(order)[kind_of]
+    return _Game(
+        speedup=np.ascontiguousarray(groups[:, np.sort(first)]),
+        capacity=np.bincount(kind[j], full_capacity[j], len(first)).astype(np.float64),
+        weight=np.bincount(group[who], full_weight[who], len(groups)).astype(np.float64),
+        full_speedup=full,
+        full_capacity=full_capacity,
+        full_weight=full_weight,
+        group=group,
+        type=kind,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    bundle: FloatArray  # g,j  GPUs per unit of weight
+    price: FloatArray  # j  growth of the binding groups' total per GPU
+    binds: BoolArray  # g
+
+
+def _highest_level(
+    W: FloatArray, m: FloatArray, w: FloatArray, limit: Limit
+) -> _Level | TimeLimit | Infeasible | Failed:
+    """max t s.t. W_g.y_g >= t, sum_g w_g y_gj <= m_j; in units of the equal split, as in `envy_free`."""
+    groups, k = W.shape
+    whole = W @ m  # g  value of all GPUs
+    unit = float(whole.max())
+    z, t = np.arange(groups * k), groups * k
+    start, index, value = columns_from_entries(
+        row=np.concatenate(
+            [np.repeat(np.arange(groups), k), np.arange(groups), groups + np.tile(np.arange(k), groups)]
+        ),
+        column=np.concatenate([z, np.full(groups, t), z]),
+        value=np.concatenate([(W * m / whole[:, None]).ravel(), -unit / whole, np.repeat(w / w.sum(), k)]),
+        columns=t + 1,
+    )
+    found = solve(
+        LinearProgram(
+            cost=np.where(np.arange(t + 1) == t, -1.0, 0.0),
+            low=np.zeros(t + 1),
+            high=np.append(np.where(W > 0, np.inf, 0.0).ravel(), np.inf),
+            row_low=np.concatenate([np.zeros(groups), np.full(k, -np.inf)]),
+            row_high=np.concatenate([np.full(groups, np.inf), np.ones(k)]),
+            start=start,
+            index=index,
+            value=value,
+        ),
+        limit,
+        tolerance=BINDS,
+    )
+    if not isinstance(found, Optimal):
+        return found
+    binds = found.row_dual[:groups] * unit / whole > BINDS  # these add up to 1 over the groups
+    price = np.where(found.row_dual[groups:] < -BINDS, -found.row_dual[groups:], 0.0)
+    return _Level(
+        bundle=found.x[:t].reshape(groups, k) * m / w.sum(),
+        price=price * unit / w.sum() * w[binds].sum() / m,
+        binds=binds if binds.any() else np.ones(groups, dtype=np.bool_),
+    )
