@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.view import View
 
@@ -19,6 +22,33 @@ def settle(view: View, gpus: IntArray, order: IntArray, pinned: BoolArray) -> In
             settled[j] = gpus[j]
             free -= gpus[j]
     return settled
+
+
+def settle_spots(view: View, spots: Sequence[Spot], pinned: BoolArray) -> dict[int, Spot]:
+    """The spots that change. Pinned jobs keep theirs; who does not fit beside them stays put if it can, else waits."""
+    wanted = {j: spot for j, spot in enumerate(spots) if spot != view.spots.get(j, NOWHERE) and not pinned[j]}
+    if not pinned.any():
+        return wanted
+    free = view.node_free.copy()  # n
+    for j in wanted:
+        _take(free, view.spots.get(j, NOWHERE), -1)
+    changed: dict[int, Spot] = {}
+    for j, spot in wanted.items():
+        if all(free[node] >= count for node, count in spot):
+            changed[j] = spot
+            _take(free, spot)
+    for j in sorted(wanted.keys() & view.spots.keys() - changed.keys()):
+        here = view.spots[j]
+        if all(free[node] >= count for node, count in here):
+            _take(free, here)
+        else:
+            changed[j] = NOWHERE
+    return changed
+
+
+def _take(free: IntArray, spot: Spot, sign: int = 1) -> None:
+    for node, count in spot:
+        free[node] -= sign * count
 
 
 def drop_idle_moves(view: View, gpus: IntArray) -> IntArray:

@@ -12,16 +12,16 @@ from fairlead.model.view import View
 from fairlead.placement.moves import held_by
 
 
-def pack(view: View, gpus: IntArray) -> dict[int, Spot]:
+def pack(view: View, gpus: IntArray, pinned: BoolArray) -> dict[int, Spot]:
     """New spots for the jobs (positions in the view) whose grant differs from what they hold; () = give all back.
 
     Wide gangs first. A spread job that could now sit on fewer nodes moves there if the next round earns more than the
-    move costs.
+    move costs; a pinned one, whose grant is what it holds, stays.
     """
     running = np.flatnonzero(view.held_gpus)
     stays = _kept(view, gpus, running)
     wanted, types = np.nonzero(gpus)
-    if stays.all() and len(wanted) == len(running) and not _spread(view, running):
+    if stays.all() and len(wanted) == len(running) and not _spread(view, running[~pinned[running]]):
         return {}
     kept = np.zeros(view.jobs, dtype=np.bool_)
     kept[running[stays]] = True
@@ -46,7 +46,7 @@ def pack(view: View, gpus: IntArray) -> dict[int, Spot]:
     for j, t, count in np.stack((wanted, types, counts))[:, widest_first].T.tolist():
         spot = pool(t).take(count)
         changed[j] = tuple(sorted((*changed[j], *spot))) if changed.get(j) else spot
-    for j in _spread(view, running[stays]):
+    for j in _spread(view, running[stays & ~pinned[running]]):
         here = pool(int(view.held_type[j]))
         better = here.take_if_fewer(int(view.held_gpus[j]), len(view.spots[j]))
         if better and _worth_moving(view, j, len(better)):

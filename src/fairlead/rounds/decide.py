@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
-from fairlead.placement.moves import drop_idle_moves, settle
+from fairlead.placement.moves import drop_idle_moves, settle, settle_spots
 from fairlead.placement.pack import pack
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, round_shares
 from fairlead.policies.policy import Policy
@@ -38,16 +39,18 @@ def decide(
     pinned = _pinned(view, cause, min_run_s)
     owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
     if isinstance(allocation, Placement):
-        changed = _changed(view, allocation, pinned)
+        changed = settle_spots(view, allocation.spots, pinned)
     else:
         if isinstance(allocation, Shares):
             gpus, owed, exact = round_shares(view, allocation, memory.owed, pinned)
             holds_until_s = holds_until_s if exact else view.now_s
         else:
             gpus = settle(view, allocation.gpus, allocation.order, pinned)
-        changed = pack(view, drop_idle_moves(view, gpus))
+        changed = pack(view, drop_idle_moves(view, gpus), pinned)
     if cause is Cause.EVENT:
         owed, holds_until_s = memory.owed, view.now_s
+    else:  # what a pin has kept from happening may happen once it comes off
+        holds_until_s = min(holds_until_s, float((view.held_since_s[pinned] + min_run_s).min(initial=math.inf)))
     decision = _plan(view, changed, cause, holds_until_s, allocation.answer.solver)
     return decision, Memory(remembered, owed)
 
@@ -58,11 +61,6 @@ def _pinned(view: View, cause: Cause, min_run_s: float) -> BoolArray:
     if cause is Cause.EVENT:
         return running
     return running & (view.now_s - view.held_since_s < min_run_s)
-
-
-def _changed(view: View, placement: Placement, pinned: BoolArray) -> dict[int, Spot]:
-    wanted = enumerate(placement.spots)
-    return {j: spot for j, spot in wanted if spot != view.spots.get(j, NOWHERE) and not pinned[j]}
 
 
 def _plan(view: View, changed: dict[int, Spot], cause: Cause, holds_until_s: float, solver: str) -> Decision:

@@ -89,6 +89,8 @@ def run(
         if not events:
             cause = Cause.ROUND
         elif news and settings.when is When.EVENTS and state.someone_could_start():
+            if next_boundary(now_s, last_s, settings.round_s) == now_s:
+                continue  # the round itself is decided in this very instant
             cause = Cause.EVENT
         else:
             continue

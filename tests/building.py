@@ -1,0 +1,239 @@
+"""Small clusters, profiles, workloads and views, made by hand or by hypothesis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from checker import Checked, check_journal
+from fairlead.model.allocation import Spot
+from fairlead.model.cluster import Cluster, NodeGroup, build_cluster, parse_short_form
+from fairlead.model.decision import Cause, Decision
+from fairlead.model.events import Arrived, NodeDown, Started, Stopped
+from fairlead.model.jobs import JobSpec
+from fairlead.model.view import View
+from fairlead.policies import REGISTRY
+from fairlead.policies.policy import Knows, Policy
+from fairlead.rates.estimator import TableEstimator
+from fairlead.rates.profile import ModelFacts, Profile, Speed
+from fairlead.rounds.look import look
+from fairlead.rounds.loop import Settings, When
+from fairlead.rounds.state import State
+from fairlead.sim.truth import World
+from fairlead.studies.simulate import Result, Setup, simulate, without_impossible
+from fairlead.traces.formats import Trace
+
+
+def speed(model: str, gpu: str, steps_per_s: float, *, gpus: int = 1, nodes: int = 1, batch: float = 1.0) -> Speed:
+    return Speed(model, gpu, gpus, nodes, batch, steps_per_s, "made up")
+
+
+def profile(rates: Mapping[str, Mapping[str, float]], facts: Mapping[str, ModelFacts] | None = None) -> Profile:
+    """{model: {gpu: samples/s of one GPU}}; a wider job makes as many times more."""
+    rows = tuple(speed(model, gpu, rate) for model, row in rates.items() for gpu, rate in row.items())
+    return Profile("made up", rows, facts or {})
+
+
+# One model that is twice as fast on v100 as on k80, one that does not care, one that runs on v100 only.
+THREE = profile(
+    {"fast": {"v100": 4.0, "p100": 2.0, "k80": 1.0}, "even": {"v100": 1.0, "p100": 1.0, "k80": 1.0}, "v": {"v100": 1.0}}
+)
+
+
+def job(
+    id_: str, gpus: int = 1, samples: float = 1000.0, *, at: float = 0.0, model: str = "even", **more: Any
+) -> JobSpec:
+    """A job of so many samples: one step at width `gpus` is `gpus` samples where a batch is 1."""
+    return JobSpec(id_, more.pop("tenant", "t"), model, at, gpus, samples / gpus, **more)
+
+
+def setup(
+    jobs: Sequence[JobSpec],
+    cluster: str | Cluster = "v100:4",
+    policy: str | Policy = "fifo",
+    speeds: Profile = THREE,
+    *,
+    world: World | None = None,
+    restart_s: float | None = None,
+    tenant_weight: Mapping[str, float] | None = None,
+    **settings: Any,
+) -> Setup:
+    ordered = tuple(sorted(jobs, key=lambda spec: (spec.arrival_s, spec.id)))
+    return Setup(
+        cluster=parse_short_form(cluster) if isinstance(cluster, str) else cluster,
+        trace=Trace(ordered, "made up", "own"),
+        profile=speeds,
+        policy=REGISTRY[policy] if isinstance(policy, str) else policy,
+        settings=Settings(**{**settings, "when": When(settings.get("when", "rounds"))}),
+        world=world or World(),
+        restart_s=restart_s,
+        tenant_weight=tenant_weight or {},
+    )
+
+
+def true_samples(made: Setup) -> dict[str, float]:
+    return {
+        spec.id: spec.steps * spec.gpus * _batch(made.profile, spec.model) for spec in made.trace.jobs if spec.steps
+    }
+
+
+def run_checked(made: Setup, journal: Path) -> tuple[Result, Checked]:
+    """Simulate with a journal, and have the journal checked."""
+    result = simulate(made, journal)
+    return result, check_journal(journal, true_samples(made))
+
+
+def _batch(speeds: Profile, model: str) -> float:
+    return next(row.batch for row in speeds.speeds if row.model == model)
+
+
+# ---- views ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A moment: who is there, who holds what since when, which nodes are down."""
+
+    jobs: Sequence[JobSpec]
+    cluster: str | Cluster = "v100:4"
+    speeds: Profile = THREE
+    held: Mapping[str, Spot] = field(default_factory=dict)  # job -> (node, GPUs) pairs
+    since: Mapping[str, float] = field(default_factory=dict)
+    down: Sequence[int] = ()
+    now_s: float = 0.0
+    restart_s: float | None = None
+    tenant_weight: Mapping[str, float] = field(default_factory=dict)
+
+    def state(self) -> State:
+        cluster = parse_short_form(self.cluster) if isinstance(self.cluster, str) else self.cluster
+        state = State(cluster, TableEstimator(self.speeds, cluster, restart_s=self.restart_s), self.tenant_weight)
+        for spec in self.jobs:
+            state.fold(Arrived(spec.arrival_s, spec))
+        for id_ in sorted(self.held, key=lambda id_: self.since.get(id_, 0.0)):
+            start(state, id_, self.held[id_], self.since.get(id_, 0.0))
+        for node in self.down:
+            state.fold(NodeDown(state.now_s, node))
+        state.pass_time(self.now_s)
+        return state
+
+    def view(self, round_s: float = 360.0, policy: Policy | None = None) -> View:
+        return look(self.state(), policy or _ALL_KNOWING, round_s)
+
+
+_ALL_KNOWING = Policy("all-knowing", "", "", REGISTRY["fifo"].level, REGISTRY["fifo"].allocate, frozenset(Knows))
+
+
+def start(state: State, id_: str, spot: Spot, time_s: float, rate: float = 1.0) -> None:
+    """The job is told to start there, and does."""
+    jobs = np.array([state.position[id_]])
+    state.fold(Decision(time_s, Cause.ROUND, jobs[:0], jobs, (spot,), math.inf, ""))
+    state.fold(Started(time_s, jobs, np.array([rate]), np.array([time_s])))
+
+
+def stop(state: State, id_: str, time_s: float, samples: float) -> None:
+    jobs = np.array([state.position[id_]])
+    state.fold(Decision(time_s, Cause.ROUND, jobs, jobs[:0], (), math.inf, ""))
+    state.fold(Stopped(time_s, jobs, np.array([samples])))
+
+
+# ---- worlds --------------------------------------------------------------------------------------------------------
+
+GPUS = ("v100", "p100", "k80")
+MODELS = ("light", "heavy", "picky", "spready")
+# `heavy` needs memory that not every type has, `picky` runs on some types only, `spready` loses on several nodes.
+FACTS = {
+    "light": ModelFacts(restart_s=5.0),
+    "heavy": ModelFacts(memory_gib=14.0, restart_s=40.0),
+    "spready": ModelFacts(restart_s=15.0, spread=0.5),
+}
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """One to three types in nodes of unequal size; now and then one GPU with two memory sizes."""
+    groups = [
+        NodeGroup(draw(st.integers(1, 3)), gpu, draw(st.integers(1, 4)), draw(st.sampled_from((None, 12.0, 32.0))))
+        for gpu in draw(st.lists(st.sampled_from(GPUS), min_size=1, max_size=4))
+    ]
+    return build_cluster(groups)
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> Profile:
+    rows = []
+    for model in MODELS:
+        batch = draw(st.sampled_from((1.0, 8.0, 32.0)))
+        for gpu in GPUS[:1] if model == "picky" else GPUS:
+            rate = draw(st.floats(0.2, 8.0)) / batch
+            rows.append(speed(model, gpu, rate, batch=batch))
+            if model == "light":
+                rows.append(speed(model, gpu, rate * draw(st.floats(0.5, 1.0)), gpus=4, batch=batch))
+                rows.append(speed(model, gpu, rate * draw(st.floats(0.2, 1.0)), gpus=4, nodes=2, batch=batch))
+    return Profile("made up", tuple(rows), FACTS)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, speeds: Profile, most: int = 10) -> tuple[JobSpec, ...]:
+    jobs = []
+    for i in range(draw(st.integers(1, most))):
+        gpus = draw(st.sampled_from((1, 1, 2, 3, 4, 8)))
+        model = draw(st.sampled_from(MODELS))
+        seconds = draw(st.sampled_from((0.01, 30.0, 360.0, 700.0, 2500.0)))  # on one kind of GPU or another
+        steps = seconds * draw(st.floats(0.5, 2.0)) / _batch(speeds, model)
+        jobs.append(
+            JobSpec(
+                id=f"j{i}",
+                tenant=draw(st.sampled_from(("ann", "bob", "cyd"))),
+                model=model,
+                arrival_s=draw(st.sampled_from((0.0, 0.0, 100.0, 360.0, 720.0, 1000.5, 5000.0))),
+                gpus=gpus,
+                steps=steps,
+                widths=draw(st.sampled_from(((), tuple(sorted({1, gpus, 2 * gpus}))))),
+                types=draw(st.sampled_from(((), (), ("v100",), ("k80", "p100")))),
+                weight=draw(st.sampled_from((1.0, 1.0, 0.5, 3.0))),
+                relaxed=draw(st.booleans()),
+            )
+        )
+    return tuple(sorted(jobs, key=lambda spec: (spec.arrival_s, spec.id)))
+
+
+@st.composite
+def hidden_worlds(draw: st.DrawFn) -> World:
+    """Faults, hidden speeds and wrong lengths, each on or off. Faults are rare enough for the widest gang to finish."""
+    return World(
+        seed=draw(st.integers(0, 5)),
+        server_factor=draw(st.sampled_from(((1.0, 1.0), (0.6, 1.1)))),
+        mtbf_s=draw(st.sampled_from((0.0, 40_000.0))),
+        repair_s=300.0,
+        checkpoint_s=draw(st.sampled_from((100.0, 1800.0))),
+        length_error=draw(st.sampled_from((0.0, 0.5))),
+    )
+
+
+@st.composite
+def setups(draw: st.DrawFn, policy: str | Policy, most: int = 10) -> Setup:
+    """A world in which every job can run."""
+    speeds, cluster = draw(profiles()), draw(clusters())
+    made = setup(
+        draw(workloads(speeds, most)),
+        cluster,
+        policy,
+        speeds,
+        world=draw(hidden_worlds()),
+        restart_s=draw(st.sampled_from((None, 0.0, 30.0, 400.0))),
+        tenant_weight=draw(st.sampled_from(({}, {"ann": 2.0}))),
+        round_s=draw(st.sampled_from((60.0, 360.0, 97.3))),
+        when=draw(st.sampled_from(When)),
+        min_run_s=draw(st.sampled_from((0.0, 0.0, 500.0))),
+    )
+    return possible(made)
+
+
+def possible(made: Setup) -> Setup:
+    return replace(made, trace=without_impossible(made, skip=True)[0])

@@ -1,0 +1,121 @@
+"""What runs is left alone: inside a round, before `min_run` is over, and for moves that earn nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from building import Scene, job, run_checked, setup, speed
+from fairlead.model.allocation import Level, Placement, Spot
+from fairlead.model.cluster import NodeGroup, build_cluster
+from fairlead.model.decision import Cause
+from fairlead.model.view import View
+from fairlead.policies import REGISTRY
+from fairlead.policies.policy import Policy
+from fairlead.rates.profile import Profile
+from fairlead.rounds.decide import Memory, decide
+
+# Two GPUs on one node make twice as much as on two.
+SPREAD_HURTS = Profile("made up", (speed("m", "v100", 1.0, gpus=2), speed("m", "v100", 0.5, gpus=2, nodes=2)))
+BIG_AND_TWO_SMALL = build_cluster([NodeGroup(1, "v100", 2), NodeGroup(2, "v100", 1)])
+
+
+def decisions(journal: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [record for record in records if record.get("event") == "decision"]
+
+
+def test_a_spread_job_moves_together_at_the_next_round(tmp_path: Path) -> None:
+    spread = Scene([job("a", 2, model="m")], BIG_AND_TWO_SMALL, SPREAD_HURTS, held={"a": ((1, 1), (2, 1))}, now_s=360)
+
+    decision, _ = decide(spread.view(), REGISTRY["fifo"], Memory())
+
+    assert decision.spots == (((0, 2),),)
+
+
+def test_a_spread_job_is_not_moved_together_inside_a_round() -> None:
+    spread = Scene([job("a", 2, model="m")], BIG_AND_TWO_SMALL, SPREAD_HURTS, held={"a": ((1, 1), (2, 1))}, now_s=10)
+
+    decision, _ = decide(spread.view(), REGISTRY["fifo"], Memory(), Cause.EVENT)
+
+    assert not decision.stop.size
+
+
+def test_a_spread_job_is_not_moved_together_before_min_run_is_over() -> None:
+    spread = Scene([job("a", 2, model="m")], BIG_AND_TWO_SMALL, SPREAD_HURTS, held={"a": ((1, 1), (2, 1))}, now_s=360)
+
+    decision, _ = decide(spread.view(), REGISTRY["fifo"], Memory(), min_run_s=361.0)
+
+    assert not decision.stop.size
+
+
+def test_a_move_that_min_run_held_back_is_made_when_it_is_over(tmp_path: Path) -> None:
+    """The first job frees the V100 in its first round; nothing else happens afterwards."""
+    jobs = [job("a-short", samples=100.0, model="fast"), job("b-long", samples=100_000.0, model="fast")]
+    made = setup(jobs, "v100:1,k80:1", min_run_s=1000.0)
+
+    _, told = run_checked(made, tmp_path / "journal")
+
+    moves = [d["time_s"] for d in decisions(tmp_path / "journal") if "b-long" in d["stop"]]
+    assert moves == [1080.0]
+    assert told.jobs["b-long"].end_s == 1080.0 + (100_000.0 - 1080.0) / 4.0
+
+
+def test_a_round_that_falls_on_an_event_is_decided_once(tmp_path: Path) -> None:
+    """A job that arrives on the boundary is placed by the round, not first by the event and then moved."""
+    made = setup([job("a"), job("b", at=360.0)], "v100:2", when="events")
+
+    run_checked(made, tmp_path / "journal")
+
+    assert [(d["time_s"], d["cause"]) for d in decisions(tmp_path / "journal") if d["start"]] == [
+        (0.0, "round"),
+        (360.0, "round"),
+    ]
+
+
+def test_an_event_inside_a_round_hands_out_free_gpus_at_once(tmp_path: Path) -> None:
+    made = setup([job("a", samples=100.0), job("b", at=10.0)], "v100:1", when="events")
+
+    _, told = run_checked(made, tmp_path / "journal")
+
+    assert told.jobs["b"].first_start_s == 100.0
+
+
+def _swap(view: View, memory: None) -> tuple[Placement, None]:
+    """Whatever runs moves to the next node; the jobs of the view stand on nodes 1, 2, 0."""
+    spots: tuple[Spot, ...] = tuple((((j + 1) % 3, 1),) for j in range(view.jobs))
+    return Placement(spots), None
+
+
+SWAP = Policy("swap", "", "", Level.PLACEMENT, _swap)
+
+
+def test_a_placement_gives_way_to_pinned_jobs() -> None:
+    """Both old jobs are pinned; of the two nodes wanted for others one is held."""
+    jobs = [job("a"), job("b"), job("c")]
+    scene = Scene(jobs, "v100:3x1", held={"a": ((0, 1),), "b": ((1, 1),)}, now_s=10)
+
+    decision, _ = decide(scene.view(), SWAP, Memory(), Cause.EVENT)
+
+    assert not decision.stop.size
+    assert not decision.start.size  # c wants node 0, which a holds
+
+
+def test_a_job_that_cannot_go_where_a_pinned_one_sits_stays_where_it_is() -> None:
+    scene = Scene([job("a"), job("b")], "v100:3x1", held={"a": ((0, 1),), "b": ((1, 1),)}, since={"b": 300}, now_s=360)
+
+    decision, _ = decide(scene.view(), SWAP, Memory(), min_run_s=100.0)
+
+    assert not decision.stop.size
+
+
+def test_a_placement_without_pins_is_done_as_it_says() -> None:
+    scene = Scene([job("a"), job("b")], "v100:3x1", held={"a": ((0, 1),), "b": ((1, 1),)}, now_s=360)
+
+    decision, _ = decide(scene.view(), SWAP, Memory())
+
+    assert decision.spots == (((1, 1),), ((2, 1),))
+    assert np.array_equal(decision.stop, decision.start)
