@@ -48,16 +48,21 @@ class MaxMinSolver:
         self._level, self._total = Model(_empty(types, cost=-1.0)), Model(_empty(types, cost=0.0))
 
     def solve(
-        self, rate: FloatArray, scale: FloatArray, width: IntArray, count: IntArray, capacity: IntArray
+        self,
+        rate: FloatArray,
+        scale: FloatArray,
+        width: IntArray,
+        count: IntArray | FloatArray,
+        capacity: IntArray | FloatArray,
     ) -> MaxMin | None:
         """Groups (g) in any order; None if the solver gave up. A group without any rate gets nothing."""
         top = rate.max(axis=1)  # g
-        alive = np.flatnonzero(top > 0)
+        strength = top * scale  # g  value of one GPU of its best type
+        alive = np.argsort(strength, kind="stable")[np.count_nonzero(top <= 0) :]
         if not alive.size:
             return MaxMin(np.zeros(rate.shape), 0.0)
-        relative = rate / np.maximum(top, 1e-300)[:, None]
-        groups = [self._find(relative[g], int(width[g])) for g in alive.tolist()]
-        strength = top[alive] * scale[alive]  # value of one GPU of its best type
+        strength = strength[alive]
+        groups = self._find_all(rate[alive] / top[alive, None], width[alive])
         most, need = np.zeros(self.size), np.zeros(self.size)
         most[groups] = count[alive] * width[alive]
         need[groups] = count[alive] / strength  # worth that all jobs of the group need for a level of 1
@@ -78,7 +83,7 @@ class MaxMinSolver:
         """Groups that it has ever seen."""
         return len(self._cells)
 
-    def _raise_level(self, need: FloatArray, most: FloatArray, capacity: IntArray) -> float | None:
+    def _raise_level(self, need: FloatArray, most: FloatArray, capacity: IntArray | FloatArray) -> float | None:
         for group in np.flatnonzero(need != self._need).tolist():
             self._level.set_coefficient(self._types + 2 * group, _Z, -float(need[group]))
         self._need = need
@@ -87,7 +92,12 @@ class MaxMinSolver:
         return float(found.x[_Z]) if isinstance(found, Optimal) else None
 
     def _raise_total(
-        self, groups: list[int], strength: FloatArray, least: FloatArray, most: FloatArray, capacity: IntArray
+        self,
+        groups: list[int],
+        strength: FloatArray,
+        least: FloatArray,
+        most: FloatArray,
+        capacity: IntArray | FloatArray,
     ) -> FloatArray | None:
         self._total.set_row_bounds(*self._row_bounds(least, most, capacity))
         value = np.zeros(self.size)  # by group
@@ -98,7 +108,7 @@ class MaxMinSolver:
         return found.x if isinstance(found, Optimal) else None
 
     def _row_bounds(
-        self, least: FloatArray, most: FloatArray, capacity: IntArray
+        self, least: FloatArray, most: FloatArray, capacity: IntArray | FloatArray
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Of all rows: capacity by type, then level and width by group."""
         rows = self._types + 2 * self.size
@@ -108,10 +118,18 @@ class MaxMinSolver:
         high[self._types + 1 :: 2] = most
         return np.arange(rows), low, high
 
-    def _find(self, relative: FloatArray, width: int) -> int:
-        key = relative.tobytes() + width.to_bytes(8, "little")
-        group = self._group.get(key)
-        return self._add(key, relative) if group is None else group
+    def _find_all(self, relative: FloatArray, width: IntArray) -> list[int]:
+        """Places of these groups in the programs; those with equal relative rates and width are told apart by rank."""
+        groups: list[int] = []
+        taken: set[bytes] = set()
+        for rates, gpus in zip(relative, width.tolist(), strict=True):
+            key = rates.tobytes() + gpus.to_bytes(8, "little")
+            while key in taken:
+                key += b"+"
+            taken.add(key)
+            group = self._group.get(key)
+            groups.append(self._add(key, rates) if group is None else group)
+        return groups
 
     def _add(self, key: bytes, relative: FloatArray) -> int:
         """Two rows (level, width) and a column per usable type."""

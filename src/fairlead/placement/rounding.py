@@ -18,6 +18,8 @@ WHOLE = 1e-6
 # A job keeps its GPUs until another is owed this much more of its gang, in rounds: half the moves at the same
 # completion times and the same mean fairness (docs/decisions/0003-rounding.md has the measurement).
 STAY = 1.0
+# Inside an owner attained service counts in turns of one GPU-hour, so that jobs do not change places every round.
+TURN_GPU_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +163,15 @@ _Claim = tuple[float, int, int, int]  # part of the gang that is owed, -owner, -
 
 
 class _Queues:
-    """Jobs of every owner, least attained service first."""
+    """Jobs of every owner, least attained service first; of those in the same turn the ones that run already."""
 
     def __init__(self, view: View, owner_of: IntArray, waits: list[bool]) -> None:
         self.width: list[int] = view.width.tolist()
         self._waits = waits  # shared with the caller, who clears it as jobs are served
         self._held: list[int] = view.held_type.tolist()
         self._runs: list[list[bool]] = (view.rate > 0).tolist()
-        order = np.lexsort((view.job, view.attained_gpu_s, owner_of))
+        turn = view.attained_gpu_s // TURN_GPU_S
+        order = np.lexsort((view.job, view.held_gpus == 0, turn, owner_of))
         self._jobs_of: dict[int, list[int]] = {}
         for o, j in zip(owner_of[order].tolist(), order.tolist(), strict=True):
             self._jobs_of.setdefault(o, []).append(j)

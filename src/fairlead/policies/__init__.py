@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairlead.model.allocation import Level
+from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
+from fairlead.numerics.solve import Limit
 from fairlead.policies.equal_share import equal_share
+from fairlead.policies.gandiva_fair import gandiva_fair
 from fairlead.policies.gavel import gavel
 from fairlead.policies.las import las
+from fairlead.policies.oef import cooperative, non_cooperative
 from fairlead.policies.orders import fifo, fifo_sticky, srtf
 from fairlead.policies.policy import Knows, Policy
+from fairlead.policies.tenants import by_tenants
+
+WORK = Limit(iterations=1_000_000)  # of one solve
+
+
+def _oef_coop(speedup: FloatArray, capacity: FloatArray, weight: FloatArray, warm: Any) -> tuple[FloatArray, str, Any]:
+    found = cooperative(speedup, capacity, weight, warm, WORK)
+    return found.shares, found.status, found.warm
+
+
+def _oef_noncoop(speedup: FloatArray, capacity: FloatArray, weight: FloatArray, _: Any) -> tuple[FloatArray, str, Any]:
+    found = non_cooperative(speedup, capacity, weight, WORK)
+    return found.shares, found.status, None
+
+
+def _gandiva_fair(speedup: FloatArray, capacity: FloatArray, weight: FloatArray, _: Any) -> tuple[FloatArray, str, Any]:
+    return gandiva_fair(speedup, capacity, weight), "", None
+
 
 _ALL = (
     Policy(
@@ -53,6 +77,27 @@ _ALL = (
         "Gavel (OSDI 2020), heterogeneity-aware max-min",
         Level.SHARES,
         gavel,
+    ),
+    Policy(
+        "oef-coop",
+        "The largest total throughput that leaves no tenant envious of another.",
+        "OEF (Middleware 2024), cooperative",
+        Level.SHARES,
+        by_tenants(_oef_coop),
+    ),
+    Policy(
+        "oef-noncoop",
+        "Equal normalised throughput for all tenants, as high as it goes; exaggerating one's speedups never pays.",
+        "OEF (Middleware 2024), non-cooperative",
+        Level.SHARES,
+        by_tenants(_oef_noncoop),
+    ),
+    Policy(
+        "gandiva-fair",
+        "Every tenant its equal share of every type, then trades between tenants with unlike speedups.",
+        "Gandiva_fair (EuroSys 2020)",
+        Level.SHARES,
+        by_tenants(_gandiva_fair),
     ),
 )
 

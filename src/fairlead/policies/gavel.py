@@ -8,6 +8,7 @@ import numpy as np
 
 from fairlead.model.allocation import Answer, Shares
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.jobs import MOST_GPUS
 from fairlead.model.view import View
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.maxmin import MaxMinSolver
@@ -60,6 +61,21 @@ def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
         answer=Answer(solver="equal shares" if found is None else "optimal"),
     )
     return shares, GavelMemory(view.job, view.rate, view.capacity, shares, solver)
+
+
+def divide_max_min(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray | None:
+    """Shares l,t between tenants, who may hold many GPUs: the same rule without the cap of a gang. None = gave up.
+
+        max  min_l  (W_l.x_l / w_l) / (W_l.m / sum(w))     s.t.  sum_l x_lt <= m_t,   x >= 0
+
+    Tenants with equal speedups are one group, which counts with their weights.
+    """
+    groups, group_of = np.unique(speedup, axis=0, return_inverse=True)  # g,t  l
+    count = np.bincount(group_of, weight, len(groups))  # g
+    alone = np.maximum(groups @ capacity, 1e-300) / weight.sum()  # g  of one unit of weight
+    any_width = np.full(len(groups), MOST_GPUS)
+    found = MaxMinSolver(len(capacity)).solve(groups, 1.0 / alone, any_width, count, capacity)
+    return None if found is None else found.shares[group_of] * weight[:, None]
 
 
 def _group(view: View) -> tuple[IntArray, IntArray, IntArray]:

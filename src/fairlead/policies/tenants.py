@@ -1,0 +1,87 @@
+"""From jobs to tenants: policies that divide the cluster between tenants, whatever the rule of division."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.allocation import Answer, Shares
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import InputError
+from fairlead.model.view import View
+
+# (speedup l,t, capacity t, weight l, warm) -> (shares l,t, how it was found, warm)
+Divide = Callable[[FloatArray, FloatArray, FloatArray, Any], tuple[FloatArray, str, Any]]
+SPLITS = ("equal", "demand")
+_BITS = 20  # of a key: models and widths below a million
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VirtualUsers:
+    """One per tenant and kind of job (model and width): the tenant's weight is split between them."""
+
+    key: IntArray  # l  stable for life, ascending
+    of_job: IntArray  # j  -> l
+    tenant: IntArray  # l
+    speedup: FloatArray  # l,t  rate per GPU
+    weight: FloatArray  # l
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TenantMemory:
+    """The last division, which stands until the tenants, their rates or the capacity change."""
+
+    users: VirtualUsers
+    capacity: IntArray
+    shares: FloatArray  # l,t
+    solver: str
+    warm: Any
+
+    def still_holds(self, users: VirtualUsers, capacity: IntArray) -> bool:
+        mine = self.users
+        return (
+            np.array_equal(mine.key, users.key)
+            and np.array_equal(mine.weight, users.weight)
+            and np.array_equal(self.capacity, capacity)
+            and np.array_equal(mine.speedup, users.speedup)
+        )
+
+
+def by_tenants(divide: Divide) -> Callable[..., tuple[Shares, TenantMemory]]:
+    """The policy that gives every virtual user what `divide` says. `split` is how a tenant's weight is shared out
+    between its kinds of jobs: in equal parts, or by the GPUs that its jobs ask for (`demand`).
+    """
+
+    def allocate(view: View, memory: TenantMemory | None, *, split: str = "equal") -> tuple[Shares, TenantMemory]:
+        users = virtual_users(view, split)
+        if memory is None or not memory.still_holds(users, view.capacity):
+            warm = None if memory is None else memory.warm
+            shares, solver, warm = divide(users.speedup, view.capacity.astype(np.float64), users.weight, warm)
+            memory = TenantMemory(users, view.capacity, shares, solver, warm)
+        return Shares(memory.shares, users.of_job, users.key, Answer(solver=memory.solver)), memory
+
+    return allocate
+
+
+def virtual_users(view: View, split: str = "equal") -> VirtualUsers:
+    if split not in SPLITS:
+        raise InputError(f'split "{split}": wanted one of {", ".join(SPLITS)}')
+    keys = (view.tenant << 2 * _BITS) | (view.model << _BITS) | view.width  # j
+    key, first, of_job = np.unique(keys, return_index=True, return_inverse=True)
+    tenant = view.tenant[first]
+    demand = np.bincount(of_job, view.width, len(key)).astype(np.float64) if split == "demand" else None
+    speedup = view.rate[first] / view.width[first, None]
+    return VirtualUsers(key, of_job, tenant, speedup, split_weights(tenant, view.tenant_weight, demand))
+
+
+def split_weights(tenant: IntArray, weight: FloatArray, work: FloatArray | None = None) -> FloatArray:
+    """l  a tenant's weight in equal parts, or in proportion to `work`; without any work in equal parts too."""
+    equal = np.ones(len(tenant))
+    if work is None:
+        part = equal
+    else:
+        part = np.where(np.bincount(tenant, work, len(weight))[tenant] > 0, work, equal)
+    return np.asarray(weight[tenant] * part / np.bincount(tenant, part, len(weight))[tenant])
