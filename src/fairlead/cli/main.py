@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fairlead.cli import cluster, demo, policies, simulate, trace, version
+from fairlead.cli import cluster, demo, fairness, policies, simulate, trace, version
 from fairlead.model.errors import FairleadError
 
 app = typer.Typer(
@@ -17,6 +17,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("simulate")(simulate.simulate)
+app.command("allocate")(fairness.allocate)
+app.command("audit")(fairness.audit)
 app.command("policies")(policies.policies)
 app.command("demo")(demo.demo)
 app.command("version")(version.version)

@@ -80,8 +80,5 @@ def virtual_users(view: View, split: str = "equal") -> VirtualUsers:
 def split_weights(tenant: IntArray, weight: FloatArray, work: FloatArray | None = None) -> FloatArray:
     """l  a tenant's weight in equal parts, or in proportion to `work`; without any work in equal parts too."""
     equal = np.ones(len(tenant))
-    if work is None:
-        part = equal
-    else:
-        part = np.where(np.bincount(tenant, work, len(weight))[tenant] > 0, work, equal)
+    part = equal if work is None else np.where(np.bincount(tenant, work, len(weight))[tenant] > 0, work, equal)
     return np.asarray(weight[tenant] * part / np.bincount(tenant, part, len(weight))[tenant])
