@@ -12,12 +12,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from checker import Checked, check_journal
-from fairlead.model.allocation import Spot
+from fairlead.model.allocation import Grants, Level, Placement, Shares, Spot
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster, parse_short_form
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Arrived, NodeDown, Started, Stopped
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
+from fairlead.placement.fill import fill_in_order
 from fairlead.policies import REGISTRY
 from fairlead.policies.policy import Knows, Policy
 from fairlead.rates.estimator import TableEstimator
@@ -159,9 +160,9 @@ def clusters(draw: st.DrawFn) -> Cluster:
     """One to three types in nodes of unequal size; now and then one GPU with two memory sizes."""
     groups = [
         NodeGroup(draw(st.integers(1, 3)), gpu, draw(st.integers(1, 4)), draw(st.sampled_from((None, 12.0, 32.0))))
-        for gpu in draw(st.lists(st.sampled_from(GPUS), min_size=1, max_size=4))
+        for gpu in draw(st.lists(st.sampled_from(GPUS), max_size=3))
     ]
-    return build_cluster(groups)
+    return build_cluster([NodeGroup(draw(st.integers(1, 2)), "v100", draw(st.integers(1, 4))), *groups])
 
 
 @st.composite
@@ -237,3 +238,55 @@ def setups(draw: st.DrawFn, policy: str | Policy, most: int = 10) -> Setup:
 
 def possible(made: Setup) -> Setup:
     return replace(made, trace=without_impossible(made, skip=True)[0])
+
+
+# ---- made-up policies, one per level ---------------------------------------------------------------------------------
+
+
+def _shares(view: View, memory: int | None) -> tuple[Shares, int]:
+    """Each tenant an equal part of every type; the memory counts the rounds."""
+    owner_key, owner_of = np.unique(view.tenant, return_inverse=True)
+    gpus = np.tile(view.capacity / max(len(owner_key), 1), (len(owner_key), 1))
+    return Shares(gpus, owner_of.astype(np.int64), owner_key), (memory or 0) + 1
+
+
+def _grants(view: View, memory: int | None) -> tuple[Grants, int]:
+    """Last come, first served, on the slowest type that fits."""
+    order = np.arange(view.jobs)[::-1]
+    slowness = np.divide(1.0, view.rate, out=np.zeros_like(view.rate), where=view.rate > 0)
+    grants = Grants(fill_in_order(order, view.width, slowness, view.capacity), order)
+    return grants, (memory or 0) + 1
+
+
+def _placement(view: View, memory: int | None) -> tuple[Placement, int]:
+    """Who runs stays; each other job goes on the first single node with room, else over the nodes of its first type."""
+    free: list[int] = view.node_free.tolist()
+    spots: list[Spot] = []
+    for j in range(view.jobs):
+        spot = view.spots.get(j) or _first_fit(view, j, free)
+        if j not in view.spots:
+            for node, count in spot:
+                free[node] -= count
+        spots.append(spot)
+    return Placement(tuple(spots)), (memory or 0) + 1
+
+
+def _first_fit(view: View, j: int, free: list[int]) -> Spot:
+    for t in np.flatnonzero(view.rate[j]).tolist():
+        left, spot = int(view.width[j]), []
+        for node in np.flatnonzero(view.cluster.node_type == t).tolist():
+            take = min(left, free[node])
+            if take:
+                spot.append((node, take))
+                left -= take
+        if not left:
+            return tuple(spot)
+    return ()
+
+
+PLUG_INS = (
+    Policy("plug-in-shares", "Tenants share every type equally.", "made up", Level.SHARES, _shares),
+    Policy("plug-in-grants", "Last come, first served.", "made up", Level.GRANTS, _grants),
+    Policy("plug-in-placement", "First fit.", "made up", Level.PLACEMENT, _placement),
+)
+EVERY_POLICY = (*REGISTRY.values(), *PLUG_INS)

@@ -60,7 +60,7 @@ def drop_idle_moves(view: View, gpus: IntArray) -> IntArray:
     grant = gpus[running]  # rows of running jobs
     new = grant.argmax(axis=1)
     old, width = view.held_type[running], view.held_gpus[running]
-    moving = (new != old) & (grant.max(axis=1, initial=0) == width)
+    moving = (new != old) & (grant.max(axis=1, initial=0) == width) & (grant.sum(axis=1) == width)
     if not moving.any():
         return gpus
     running, new, old, width = running[moving], new[moving], old[moving], width[moving]

@@ -45,6 +45,9 @@ def pack(view: View, gpus: IntArray, pinned: BoolArray) -> dict[int, Spot]:
     widest_first = np.argsort(-counts, kind="stable")
     for j, t, count in np.stack((wanted, types, counts))[:, widest_first].T.tolist():
         spot = pool(t).take(count)
+        if len(spot) > 1 and count == gpus[j].sum() and not view.rate_at(j, t, count, len(spot)):
+            pool(t).give_back(spot)  # it does not run spread like that: it waits for a better gap
+            continue
         changed[j] = tuple(sorted((*changed[j], *spot))) if changed.get(j) else spot
     for j in _spread(view, running[stays & ~pinned[running]]):
         here = pool(int(view.held_type[j]))

@@ -114,10 +114,16 @@ class Profile:
         return _on_curve(by_nodes[1], gpus) * self.facts_of(model).spread
 
     def restricted_to(self, models: Iterable[str], gpus: Iterable[str]) -> Profile:
-        """The part that a run with these models and GPU types can ask about."""
+        """The part that a run with these models and GPU types can ask about.
+
+        The first row of a model stays whatever its GPU: its batch says what a step is.
+        """
         wanted = set(models)
         types = {name for gpu in gpus for name in (gpu, chip_of(gpu))}
-        rows = tuple(row for row in self.speeds if row.model in wanted and row.gpu in types)
+        first = {row.model: row for row in reversed(self.speeds)}
+        rows = tuple(
+            row for row in self.speeds if row.model in wanted and (row.gpu in types or row is first[row.model])
+        )
         return Profile(self.name, rows, {m: f for m, f in self.facts.items() if m in wanted})
 
 

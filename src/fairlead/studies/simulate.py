@@ -35,14 +35,17 @@ class Setup:
     restart_s: float | None = None  # overrides every model's cost
     tenant_weight: Mapping[str, float] = field(default_factory=dict)
 
+    def used_profile(self) -> Profile:
+        """What the run may ask about. The journal holds this much, so the run must not know more."""
+        return self.profile.restricted_to({job.model for job in self.trace.jobs}, self.cluster.gpu)
+
     def estimator(self) -> TableEstimator:
-        return TableEstimator(self.profile, self.cluster, restart_s=self.restart_s)
+        return TableEstimator(self.used_profile(), self.cluster, restart_s=self.restart_s)
 
     def header(self) -> Header:
-        used = self.profile.restricted_to({job.model for job in self.trace.jobs}, self.cluster.gpu)
         return Header(
             cluster=self.cluster,
-            profile=used,
+            profile=self.used_profile(),
             restart_s=self.restart_s,
             policy=self.policy.name,
             parameters=self.policy.parameters,

@@ -31,9 +31,8 @@ def summarise(state: State) -> dict[str, Any]:
     with np.errstate(divide="ignore", invalid="ignore"):
         crowd = np.where(jct_s > 0, (state.crowd_out[ended] - state.crowd_in[ended]) / jct_s, 1.0)
         alone_s = samples / isolated_rate(rate, width, capacity, crowd)
-    ftf = jct_s / alone_s
     isolated_s = isolated_end_s(arrival_s, samples, rate, width, capacity) - arrival_s
-    latency = wait_s / expected_run_s(samples, rate, capacity)
+    age_s = expected_run_s(samples, rate, capacity)
     idle = state.idle_while_waiting_gpu_s / state.waiting_time_s if state.waiting_time_s > 0 else None
     return {
         "jobs_total": state.jobs,
@@ -42,9 +41,9 @@ def summarise(state: State) -> dict[str, Any]:
         "jct_s": spread_of(jct_s, "mean", "p50", "p90", "p99", "max"),
         "wait_s": spread_of(wait_s, "mean", "p50", "p99", "max"),
         "starvation_s": spread_of(state.first_start_s[ended] - arrival_s, "mean", "p99", "max"),
-        "ftf": _fairness(ftf),
-        "ftf_isolated": _fairness(jct_s / isolated_s),
-        "latency_ratio": spread_of(latency, "mean", "p50", "p90", "p99", "max"),
+        "ftf": _fairness(_ratios(jct_s, alone_s)),
+        "ftf_isolated": _fairness(_ratios(jct_s, isolated_s)),
+        "latency_ratio": spread_of(_ratios(wait_s, age_s), "mean", "p50", "p90", "p99", "max"),
         "idle_gpus_while_waiting": {"mean": idle},
         "gpu_utilisation": state.busy_gpu_s / state.up_gpu_s if state.up_gpu_s > 0 else None,
         "migrations_per_job": float(state.migrations[ended].mean()) if len(ended) else None,
@@ -61,6 +60,11 @@ def summarise_run(run: Run) -> dict[str, Any]:
         "decisions": len(decision_s),
         "decision_s": spread_of(decision_s, "mean", "p99", "max", "total"),
     }
+
+
+def _ratios(over: FloatArray, under: FloatArray) -> FloatArray:
+    """j  of the jobs that have one: a job can be too short for the clock to tell its end from its start."""
+    return np.asarray(over[under > 0] / under[under > 0])
 
 
 def _fairness(ratio: FloatArray) -> dict[str, float | None]:
