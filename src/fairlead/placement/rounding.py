@@ -55,7 +55,7 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     """
     one_each = _one_each(shares)
     credit = shares.gpus + owed.of(shares.owner_key, shares.gpus.shape[1])  # o,t  GPU-rounds
-    gpus, capacity, left = np.zeros((view.jobs, len(view.capacity)), dtype=np.int64), view.capacity, credit
+    gpus, capacity, left = np.zeros((view.jobs, len(view.capacity)), dtype=np.int64), view.capacity, credit.copy()
     if pinned.any():
         gpus = held_by(view, pinned)  # j,t
         capacity = capacity - gpus.sum(axis=0)
@@ -125,8 +125,7 @@ def _serve_jobs(
 def _serve_owners(
     view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]
 ) -> list[tuple[int, int]]:
-    """Owners with several jobs: after each gang the owner comes back with what it is still owed."""
-    credit = credit.copy()
+    """Owners with several jobs: after each gang the owner comes back with what it is still owed, which is left in `credit`."""
     queues = _Queues(view, shares.owner_of, waits)
     owners, types = np.nonzero((credit > WHOLE) & (shares.gpus > WHOLE))
     cells = zip(owners.tolist(), types.tolist(), strict=True)
