@@ -8,11 +8,12 @@ import numpy as np
 
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
 from fairlead.placement.moves import held_by
 
 
-def pack(view: View, gpus: IntArray, pinned: BoolArray) -> dict[int, Spot]:
+def pack(view: View, gpus: IntArray, pinned: BoolArray, scatter: bool = False) -> dict[int, Spot]:
     """New spots for the jobs (positions in the view) whose grant differs from what they hold; () = give all back.
 
     Wide gangs first. A spread job that could now sit on fewer nodes moves there if the next round earns more than the
@@ -44,12 +45,12 @@ def pack(view: View, gpus: IntArray, pinned: BoolArray) -> dict[int, Spot]:
     counts = gpus[wanted, types]
     widest_first = np.argsort(-counts, kind="stable")
     for j, t, count in np.stack((wanted, types, counts))[:, widest_first].T.tolist():
-        spot = pool(t).take(count)
+        spot = pool(t).scatter(count) if scatter else pool(t).take(count)
         if len(spot) > 1 and count == gpus[j].sum() and not view.rate_at(j, t, count, len(spot)):
             pool(t).give_back(spot)  # it does not run spread like that: it waits for a better gap
             continue
         changed[j] = tuple(sorted((*changed[j], *spot))) if changed.get(j) else spot
-    for j in _spread(view, running[stays & ~pinned[running]]):
+    for j in [] if scatter else _spread(view, running[stays & ~pinned[running]]):
         here = pool(int(view.held_type[j]))
         better = here.take_if_fewer(int(view.held_gpus[j]), len(view.spots[j]))
         if better and _worth_moving(view, j, len(better)):
@@ -100,17 +101,22 @@ class _Pool:
         spot: list[tuple[int, int]] = []
         while gpus:
             node = self._best_fit(gpus)
-            count = gpus if node is not None else len(self._nodes) - 1
             if node is None:
-                while not self._nodes[count]:
-                    count -= 1
-                node = self._nodes[count][0]
-                if count == 0:
-                    raise AssertionError("more GPUs were granted than the nodes of the type have free")
+                node = self._emptiest()
+            count = min(gpus, self._free[node])
             self._set(node, self._free[node] - count)
             spot.append((node, count))
             gpus -= count
         return tuple(sorted(spot))
+
+    def scatter(self, gpus: int) -> Spot:
+        """One GPU after another from the node with the most left, as if nodes did not matter."""
+        spot: dict[int, int] = {}
+        for _ in range(gpus):
+            node = self._emptiest()
+            self._set(node, self._free[node] - 1)
+            spot[node] = spot.get(node, 0) + 1
+        return tuple(sorted(spot.items()))
 
     def take_if_fewer(self, gpus: int, nodes: int) -> Spot | None:
         """Like take, but only where free GPUs alone allow fewer nodes."""
@@ -125,6 +131,12 @@ class _Pool:
     def give_back(self, spot: Spot) -> None:
         for node, count in spot:
             self._set(node, self._free[node] + count)
+
+    def _emptiest(self) -> int:
+        for nodes in reversed(self._nodes[1:]):
+            if nodes:
+                return nodes[0]
+        raise BrokenInvariantError("more GPUs were granted than the nodes of the type have free")
 
     def _best_fit(self, gpus: int) -> int | None:
         for nodes in self._nodes[gpus:]:

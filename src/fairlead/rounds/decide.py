@@ -27,8 +27,19 @@ class Memory:
     owed: Deficits = NOTHING_OWED
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for every policy."""
+
+    min_run_s: float = 0.0  # a job keeps what it was given for at least this long
+    scatter: bool = False  # place gangs without regard to nodes, to see what packing is worth
+
+
+DEFAULT_RULES = Rules()
+
+
 def decide(
-    view: View, policy: Policy, memory: Memory, cause: Cause = Cause.ROUND, min_run_s: float = 0.0
+    view: View, policy: Policy, memory: Memory, cause: Cause = Cause.ROUND, rules: Rules = DEFAULT_RULES
 ) -> tuple[Decision, Memory]:
     """Ask the policy, round its shares, keep what should stay, place the rest, and say what changes.
 
@@ -36,7 +47,7 @@ def decide(
     not move: they are counted per round.
     """
     allocation, remembered = policy.allocate(view, memory.policy)
-    pinned = _pinned(view, cause, min_run_s)
+    pinned = _pinned(view, cause, rules.min_run_s)
     owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
     if isinstance(allocation, Placement):
         changed = settle_spots(view, allocation.spots, pinned)
@@ -46,11 +57,11 @@ def decide(
             holds_until_s = holds_until_s if exact else view.now_s
         else:
             gpus = settle(view, allocation.gpus, allocation.order, pinned)
-        changed = pack(view, drop_idle_moves(view, gpus), pinned)
+        changed = pack(view, drop_idle_moves(view, gpus), pinned, rules.scatter)
     if cause is Cause.EVENT:
         owed, holds_until_s = memory.owed, view.now_s
     else:  # what a pin has kept from happening may happen once it comes off
-        holds_until_s = min(holds_until_s, float((view.held_since_s[pinned] + min_run_s).min(initial=math.inf)))
+        holds_until_s = min(holds_until_s, float((view.held_since_s[pinned] + rules.min_run_s).min(initial=math.inf)))
     decision = _plan(view, changed, cause, holds_until_s, allocation.answer.solver)
     return decision, Memory(remembered, owed)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Event, Progress, Started, Stopped
 from fairlead.policies.policy import Policy
-from fairlead.rounds.decide import Memory, decide
+from fairlead.rounds.decide import Memory, Rules, decide
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
 
@@ -49,6 +49,11 @@ class Settings:
     round_s: float = 360.0
     when: When = When.ROUNDS
     min_run_s: float = 0.0
+    scatter: bool = False
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.min_run_s, self.scatter)
 
 
 @dataclass(slots=True)
@@ -96,7 +101,7 @@ def run(
             continue
         state.pass_time(now_s)
         started_s = time.process_time()
-        decision, memory = decide(look(state, policy, settings.round_s), policy, memory, cause, settings.min_run_s)
+        decision, memory = decide(look(state, policy, settings.round_s), policy, memory, cause, settings.rules)
         result.decision_cpu_s.append(time.process_time() - started_s)
         journal.decision(decision)
         state.fold(decision)

@@ -24,7 +24,7 @@ def replay(
         if isinstance(record, Decision):
             state.pass_time(record.time_s)
             view = look(state, policy, settings.round_s)
-            again, memory = decide(view, policy, memory, record.cause, settings.min_run_s)
+            again, memory = decide(view, policy, memory, record.cause, settings.rules)
             yield record, again
         state.fold(record)
 

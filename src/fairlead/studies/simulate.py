@@ -34,13 +34,19 @@ class Setup:
     world: World = field(default_factory=World)
     restart_s: float | None = None  # overrides every model's cost
     tenant_weight: Mapping[str, float] = field(default_factory=dict)
+    believed: Profile | None = None  # what the scheduler takes for the speeds, where that is not the truth
 
     def used_profile(self) -> Profile:
         """What the run may ask about. The journal holds this much, so the run must not know more."""
-        return self.profile.restricted_to({job.model for job in self.trace.jobs}, self.cluster.gpu)
+        known = self.profile if self.believed is None else self.believed
+        return known.restricted_to({job.model for job in self.trace.jobs}, self.cluster.gpu)
 
     def estimator(self) -> TableEstimator:
         return TableEstimator(self.used_profile(), self.cluster, restart_s=self.restart_s)
+
+    def truth(self) -> Truth:
+        rates = TableEstimator(self.profile, self.cluster, restart_s=self.restart_s)
+        return Truth(self.trace.jobs, self.cluster, rates, self.world)
 
     def header(self) -> Header:
         return Header(
@@ -70,9 +76,8 @@ class Result:
 def simulate(setup: Setup, journal: Path | None = None, tick: Callable[[State], None] | None = None) -> Result:
     """Run to the end. Every job must be able to run somewhere: see `impossible`."""
     cpu_s, wall_s = time.process_time(), time.perf_counter()
-    estimator = setup.estimator()
-    state = State(setup.cluster, estimator, setup.tenant_weight)
-    engine = SimEngine(Truth(setup.trace.jobs, setup.cluster, estimator, setup.world))
+    state = State(setup.cluster, setup.estimator(), setup.tenant_weight)
+    engine = SimEngine(setup.truth())
     with _open_new(journal) as file:
         writer = NoJournal() if file is None else JournalWriter(file, setup.header())
         done = run(engine, state, setup.policy, setup.settings, writer, tick)

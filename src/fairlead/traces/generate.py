@@ -78,7 +78,7 @@ def generate(
     Load, and the mean time of a job over the types of a cluster, are as defined in `traces.load`; durations are drawn for
     that mean time, and steps follow.
 
-    Arrivals are Poisson, or bursty (see `Burst`). Durations are those of `_philly_durations` or `_gavel_durations`. Widths
+    Arrivals are Poisson, or bursty (see `Burst`). Durations are those of `philly_durations` or `gavel_durations`. Widths
     are drawn by weight (default: Philly's), models by weight (default: all evenly) among those that run at that
     width; widths and models that can never run on the cluster are not drawn. Tenant k of n has weight 1 / k^tenant_skew.
     """
@@ -152,7 +152,7 @@ class _Choice:
         ]
 
 
-def _philly_durations(rng: np.random.Generator, jobs: int) -> FloatArray:
+def philly_durations(rng: np.random.Generator, jobs: int) -> FloatArray:
     """Three log-normals, fitted by EM to the durations of the derived Philly trace (Jeon et al., ATC'19).
 
     Theirs and ours in s: median 1,144 and 1,108, p90 11,265 and 10,878, p99 254,758 and 267,762. Cut at 1 s and at
@@ -164,7 +164,7 @@ def _philly_durations(rng: np.random.Generator, jobs: int) -> FloatArray:
     return np.asarray(np.clip(drawn, 1.0, 4_628_226.0))
 
 
-def _gavel_durations(rng: np.random.Generator, jobs: int) -> FloatArray:
+def gavel_durations(rng: np.random.Generator, jobs: int) -> FloatArray:
     """Gavel's rule (Narayanan et al., OSDI'20): 10^x minutes, x even in 1.5..3 for 80 % of the jobs, else in 3..4."""
     long = rng.random(jobs) >= 0.8
     x = rng.random(jobs)
@@ -204,7 +204,7 @@ def _edges(weights: tuple[float, ...] | list[float]) -> FloatArray:
     return np.asarray(np.cumsum(weights)[:-1] / np.sum(weights))
 
 
-_DURATIONS = {Durations.PHILLY: _philly_durations, Durations.GAVEL: _gavel_durations}
+_DURATIONS = {Durations.PHILLY: philly_durations, Durations.GAVEL: gavel_durations}
 _ARRIVALS = {Arrivals.POISSON: _poisson, Arrivals.BURSTY: _bursty}
 
 
