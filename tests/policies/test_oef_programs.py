@@ -63,7 +63,7 @@ def own_values(W: FloatArray) -> FloatArray:
     """Row l gives W_l.x_l when x is laid out tenant by tenant."""
     n, k = W.shape
     rows = np.zeros((n, n * k))
-    for l, vector in enumerate(W):  # noqa: E741
+    for l, vector in enumerate(W):
         rows[l, l * k : (l + 1) * k] = vector
     return rows
 
@@ -104,7 +104,7 @@ def lexicographic_levels(given: Instance) -> FloatArray:
         high = np.concatenate([np.full(n, np.inf), m])
         level = -dense(np.append(np.zeros(n * k), -1.0), rows, low, high)
         floor = np.where(free, level, held) - 1e-7
-        for l in np.flatnonzero(free):  # noqa: E741
+        for l in np.flatnonzero(free):
             best = -dense(
                 -value[l],
                 np.vstack([value, capacity_rows(n, k)]),
@@ -293,3 +293,24 @@ def test_tenants_ordered_by_steepness_hold_adjacent_types_without_cooperation(se
     for row in shares:
         held = np.flatnonzero(row > 1e-7)
         assert held[-1] - held[0] == len(held) - 1
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32))
+def test_promises_hold_over_many_orders_of_magnitude(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(2, 25)), int(rng.integers(1, 7))
+    speedup = np.exp(rng.uniform(0, 7, (n, k))) * (rng.random((n, k)) > rng.choice([0.0, 0.5]))
+    capacity, weight = np.exp(rng.uniform(0, 8, k)).round(), np.exp(rng.uniform(-5, 5, n))
+    given = Instance(speedup, capacity, weight)
+    together, apart = cooperative(speedup, capacity, weight), non_cooperative(speedup, capacity, weight)
+    assert (together.status, apart.status) == ("optimal", "optimal")
+    report = audit(speedup, together.shares, capacity, weight, pareto=False)
+    assert report.max_envy is not None
+    assert report.max_envy <= 1e-6
+    assert report.min_sharing_incentive is None or report.min_sharing_incentive >= 1 - 1e-6
+    for split in (together, apart):
+        assert np.nansum(split.price * capacity) == pytest.approx(total(given, split), rel=1e-6, abs=1e-9)
+        _no_more_than_there_is(given, split)
+    if (speedup > 0).all():
+        assert apart.level == pytest.approx(np.full(n, apart.level[0]), rel=1e-6)

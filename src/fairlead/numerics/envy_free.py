@@ -38,6 +38,7 @@ from fairlead.numerics.solve import (
 
 ENVY = 1e-9  # of the value of an equal share: the most envy that is left
 NEIGHBOURS = 4  # rows to begin with, per group; 2 need more passes, 6 more pivots (300 x 3, 300 x 10 and 1000 x 3)
+GRID = 10  # decimals of an equal share; below is noise, in which a warm and a cold start differ
 MOST_ROWS = 16  # per group, kept for a warm start; beyond that only the rows that bind
 
 
@@ -87,7 +88,7 @@ def largest_total(
         found = search.run(second_cost=_second_cost(gain / scale, equal, at))
         if not isinstance(found, Optimal):
             return found
-    z = found.x.reshape(v.shape)[at]
+    z = np.round(found.x.reshape(v.shape)[at], GRID)
     return EnvyFree(z * capacity / weight.sum(), price, next_warm, search.iterations)
 
 

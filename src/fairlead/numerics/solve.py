@@ -19,7 +19,7 @@ from fairlead.model.errors import BrokenInvariantError
 
 TOLERANCE = 1e-7  # HiGHS's own: how far a bound, a row or a reduced cost may be missed
 BASIC = 1  # HiGHS's code in a basis
-OPTIMAL_FACE = 1e-9  # a reduced cost or a dual below this is taken for zero
+OPTIMAL_FACE = 1e-11  # a reduced cost or a dual below this is noise
 EDGE_WEIGHTS_CHOSEN, EDGE_WEIGHTS_DEVEX = -1, 1  # HiGHS's codes
 SIMPLEX_DUAL, SIMPLEX_PRIMAL = 1, 4
 # Below this many non-zeros presolve costs more than it saves (27 groups x 3 types have 189; measured there: 1.6x).
@@ -232,9 +232,9 @@ class Model:
         tight = np.flatnonzero(np.abs(found.row_dual) > OPTIMAL_FACE)
         if len(fixed) + len(tight) == len(found.x):  # every non-basic variable has a cost: a single vertex is optimal
             return False
-        bound = np.where(found.reduced_cost > 0, self._low, self._high)[fixed]
+        bound = _binding(found.reduced_cost, self._low, self._high)[fixed]
         self.set_bounds(fixed, bound, bound)
-        bound = np.where(found.row_dual > 0, self._row_low, self._row_high)[tight]
+        bound = _binding(found.row_dual, self._row_low, self._row_high)[tight]
         self.set_row_bounds(tight, bound, bound)
         return True
 
@@ -334,6 +334,12 @@ def _without_columns(program: LinearProgram) -> Outcome:
     if np.any(program.row_low > 0) or np.any(program.row_high < 0):
         return Infeasible()
     return Optimal(np.empty(0), 0.0, np.zeros(len(program.row_low)), np.empty(0), None, 0)
+
+
+def _binding(dual: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """The bound that a minimum leans on; within the tolerance a dual may have the wrong sign for the only one there is."""
+    at_low = ((dual > 0) & np.isfinite(low)) | ~np.isfinite(high)
+    return np.where(at_low, low, high)
 
 
 def _int32(array: IntArray) -> Any:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.envy_free import EnvyFree, Warm, largest_total
 from fairlead.numerics.fairness import normalise
 from fairlead.numerics.solve import (
@@ -36,8 +36,7 @@ from fairlead.numerics.solve import (
 )
 
 SAME_SPEEDUP = 10  # decimals of a normalised speedup that count: scaling a tenant's rates must not change the answer
-SHARE_GRID = 10  # decimals of a share: below is noise, in which a warm and a cold start differ
-BINDS = 1e-9  # a dual above this binds
+PRICED = 1e-9  # a type that adds less than this part to the level has no price
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,24 +79,23 @@ def non_cooperative(speedup: FloatArray, capacity: FloatArray, weight: FloatArra
                       sum_l x_lj <= m_j     every type j,  x >= 0
 
     Departs: with zero speedups plain equality would idle GPUs that only some can use, so the level is the
-    lexicographic max-min. Where the rows of some tenants bind (positive duals), these use up all that they can use and
-    are done; the others share the remaining types by the same program. With all speedups positive one pass makes all
-    levels equal.
+    lexicographic max-min. Tenants all of whose usable types have a price use these types up between them and are done;
+    the others share the remaining types by the same program. With all speedups positive one pass makes all levels equal.
     """
     game = _reduce(speedup, capacity, weight)
     bundle = np.zeros(game.speedup.shape)  # g,j  GPUs per unit of weight
     price = np.zeros(len(game.capacity))
-    left, types = np.ones(len(game.weight), dtype=np.bool_), np.ones(len(price), dtype=np.bool_)
-    while left.any():
-        g, j = np.flatnonzero(left), np.flatnonzero(types)
-        found = _highest_level(game.speedup[np.ix_(g, j)], game.capacity[j], game.weight[g], limit)
+    left, types = np.arange(len(game.weight)), np.arange(len(price))
+    while len(left):
+        W = game.speedup[np.ix_(left, types)]
+        found = _highest_level(W, game.capacity[types], game.weight[left], limit)
         if not isinstance(found, _Level):
             return game.equal_split(f"equal split: {found}")
-        done = g[found.binds]
-        bundle[np.ix_(done, j)] = found.bundle[found.binds]
-        price[j] = found.price
-        left[done] = False
-        types[j[found.price > 0]] = False
+        priced = found.price > 0
+        done = ~(W[:, ~priced] > 0).any(axis=1)
+        bundle[np.ix_(left[done], types)] = found.bundle[done]
+        price[types] = found.price * game.weight[left[done]].sum()
+        left, types = left[~done], types[~priced]
     return game.split(bundle, price, "optimal", None)
 
 
@@ -143,7 +141,6 @@ class _Game:
         return self._settle(part[:, None] * self.full_capacity, price, status, None)
 
     def _settle(self, shares: FloatArray, price: FloatArray, status: str, warm: Warm | None) -> Split:
-        shares = np.round(shares, SHARE_GRID)
         used = shares.sum(axis=0)
         shares *= np.divide(self.full_capacity, used, out=np.ones_like(used), where=used > self.full_capacity)
         level = np.einsum("lj,lj->l", self.full_speedup, shares) / self.full_weight
@@ -176,24 +173,27 @@ def _reduce(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> _G
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
     bundle: FloatArray  # g,j  GPUs per unit of weight
-    price: FloatArray  # j  growth of the binding groups' total per GPU
-    binds: BoolArray  # g
+    price: FloatArray  # j  growth of the level per GPU
 
 
 def _highest_level(
     W: FloatArray, m: FloatArray, w: FloatArray, limit: Limit
 ) -> _Level | TimeLimit | Infeasible | Failed:
-    """max t s.t. W_g.y_g >= t, sum_g w_g y_gj <= m_j; in units of the equal split, as in `envy_free`."""
+    """max t s.t. W_g.y_g >= t, sum_g w_g y_gj <= m_j.
+
+    If each group got the same part of every type, parts a_g in proportion to w_g / W_g.m would make all levels equal.
+    Solved in units of that division: v_g.z_g >= t, sum_g a_g z_gj <= 1, where v_g adds up to 1. Its t is from 1 to k.
+    """
     groups, k = W.shape
     whole = W @ m  # g  value of all GPUs
-    unit = float(whole.max())
+    unit = 1.0 / float((w / whole).sum())  # level of that division
+    a = unit * w / whole
     z, t = np.arange(groups * k), groups * k
+    of_group, of_type = np.divmod(z, k)
     start, index, value = columns_from_entries(
-        row=np.concatenate(
-            [np.repeat(np.arange(groups), k), np.arange(groups), groups + np.tile(np.arange(k), groups)]
-        ),
+        row=np.concatenate([of_group, np.arange(groups), groups + of_type]),
         column=np.concatenate([z, np.full(groups, t), z]),
-        value=np.concatenate([(W * m / whole[:, None]).ravel(), -unit / whole, np.repeat(w / w.sum(), k)]),
+        value=np.concatenate([(W * m / whole[:, None]).ravel(), np.full(groups, -1.0), np.repeat(a, k)]),
         columns=t + 1,
     )
     found = solve(
@@ -208,14 +208,10 @@ def _highest_level(
             value=value,
         ),
         limit,
-        tolerance=BINDS,
+        tolerance=PRICED,
     )
     if not isinstance(found, Optimal):
         return found
-    binds = found.row_dual[:groups] * unit / whole > BINDS  # these add up to 1 over the groups
-    price = np.where(found.row_dual[groups:] < -BINDS, -found.row_dual[groups:], 0.0)
-    return _Level(
-        bundle=found.x[:t].reshape(groups, k) * m / w.sum(),
-        price=price * unit / w.sum() * w[binds].sum() / m,
-        binds=binds if binds.any() else np.ones(groups, dtype=np.bool_),
-    )
+    price = np.where(found.row_dual[groups:] < -PRICED, -found.row_dual[groups:], 0.0)  # these add up to t
+    bundle = found.x[:t].reshape(groups, k) * m * (a / w)[:, None]
+    return _Level(bundle, price * unit / m)
