@@ -50,7 +50,7 @@ def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
     solver = memory.solver if memory is not None else None
     if solver is None or solver.size > CROWDED * len(first) + 32:
         solver = MaxMinSolver(len(view.capacity))
-    rate = view.rate[first]  # g,t
+    rate = np.where(view.capacity > 0, view.rate[first], 0.0)  # g,t  a type that is down altogether is no type
     alone = isolated_shares(view.rate > 0, view.width, view.capacity, view.weight)  # j,t  GPUs
     isolated = np.maximum((rate * alone[first]).sum(axis=1), 1e-300)  # g
     found = solver.solve(rate, 1.0 / isolated, view.width[first], count, view.capacity)
