@@ -11,10 +11,10 @@ app = typer.Typer(help="Run a paper's experiments again and print its numbers be
 
 OEF_NOTES = """\
 Paper (Middleware 2024): up to 32 % more throughput and 17-19 % shorter JCT than heterogeneity-aware baselines.
-The denominators are not named there; here each baseline stands alone. Static shares alone cannot give 32 % with measured
-3070/3080/3090 speeds: even with no fairness at all the total is only about 40 % above equal shares. In the dynamic run
-the largest gains are over equal shares whose gangs ignore nodes; against Gavel and Gandiva_fair with the same packing
-cooperative OEF gains a few per cent of throughput, and completion times are about the same."""
+The paper does not name its denominators; here each baseline stands alone and gets the same rounding and packing. Static
+shares cannot give 32 % with measured 3070/3080/3090 speeds: even without any fairness the total is about 41 % above equal
+shares. The largest gains are over max-min whose gangs ignore nodes; over Gavel and Gandiva_fair with the same packing the
+gain of throughput is within the spread over seeds. docs/reproduction.md discusses each line."""
 
 
 @app.callback()
