@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,13 @@ def true_samples(made: Setup) -> dict[str, float]:
 
 
 def run_checked(made: Setup, journal: Path) -> tuple[Result, Checked]:
-    """Simulate with a journal, and have the journal checked."""
-    result = simulate(made, journal)
+    """Simulate with a journal, and have the journal checked. A run that does not come to an end fails."""
+    decisions = count(1)
+
+    def tick(state: State) -> None:
+        assert next(decisions) < 20_000, f"at {state.now_s} s still {state.active} of {state.jobs} jobs are active"
+
+    result = simulate(made, journal, tick)
     return result, check_journal(journal, true_samples(made))
 
 

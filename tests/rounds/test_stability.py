@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from building import Scene, job, run_checked, setup, speed
+from building import EVERY_POLICY, Scene, job, run_checked, setup, speed
 from fairlead.model.allocation import Level, Placement, Spot
 from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.model.decision import Cause
@@ -16,7 +18,7 @@ from fairlead.model.view import View
 from fairlead.policies import REGISTRY
 from fairlead.policies.policy import Policy
 from fairlead.rates.profile import Profile
-from fairlead.rounds.decide import Memory, decide
+from fairlead.rounds.decide import Memory, Rules, decide
 
 # Two GPUs on one node make twice as much as on two.
 SPREAD_HURTS = Profile("made up", (speed("m", "v100", 1.0, gpus=2), speed("m", "v100", 0.5, gpus=2, nodes=2)))
@@ -47,7 +49,7 @@ def test_a_spread_job_is_not_moved_together_inside_a_round() -> None:
 def test_a_spread_job_is_not_moved_together_before_min_run_is_over() -> None:
     spread = Scene([job("a", 2, model="m")], BIG_AND_TWO_SMALL, SPREAD_HURTS, held={"a": ((1, 1), (2, 1))}, now_s=360)
 
-    decision, _ = decide(spread.view(), REGISTRY["fifo"], Memory(), min_run_s=361.0)
+    decision, _ = decide(spread.view(), REGISTRY["fifo"], Memory(), rules=Rules(min_run_s=361.0))
 
     assert not decision.stop.size
 
@@ -84,6 +86,27 @@ def test_an_event_inside_a_round_hands_out_free_gpus_at_once(tmp_path: Path) -> 
     assert told.jobs["b"].first_start_s == 100.0
 
 
+@pytest.mark.parametrize("policy", EVERY_POLICY, ids=attrgetter("name"))
+def test_jobs_that_take_turns_get_somewhere_even_if_a_restart_takes_longer_than_a_round(
+    policy: Policy, tmp_path: Path
+) -> None:
+    """At least half of the time goes into work."""
+    jobs = [job("a", samples=3000.0, tenant="x"), job("b", samples=3000.0, tenant="y")]
+
+    result, _ = run_checked(setup(jobs, "v100:1", policy, restart_s=400.0, round_s=60.0), tmp_path / "journal")
+
+    assert result.state.now_s <= 2 * 6000.0 + 800.0
+
+
+def test_a_job_is_not_stopped_while_it_restores_its_state() -> None:
+    scene = Scene([job("a"), job("b")], "v100:1", held={"b": ((0, 1),)}, restart_s=400.0, now_s=360.0)
+
+    decision, _ = decide(scene.view(), REGISTRY["fifo"], Memory())
+
+    assert not decision.stop.size
+    assert decision.holds_until_s == 800.0
+
+
 def _swap(view: View, memory: None) -> tuple[Placement, None]:
     """Whatever runs moves to the next node; the jobs of the view stand on nodes 1, 2, 0."""
     spots: tuple[Spot, ...] = tuple((((j + 1) % 3, 1),) for j in range(view.jobs))
@@ -107,7 +130,7 @@ def test_a_placement_gives_way_to_pinned_jobs() -> None:
 def test_a_job_that_cannot_go_where_a_pinned_one_sits_stays_where_it_is() -> None:
     scene = Scene([job("a"), job("b")], "v100:3x1", held={"a": ((0, 1),), "b": ((1, 1),)}, since={"b": 300}, now_s=360)
 
-    decision, _ = decide(scene.view(), SWAP, Memory(), min_run_s=100.0)
+    decision, _ = decide(scene.view(), SWAP, Memory(), rules=Rules(min_run_s=100.0))
 
     assert not decision.stop.size
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Placement, Shares, Spot
-from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
@@ -17,6 +17,10 @@ from fairlead.placement.moves import drop_idle_moves, settle, settle_spots
 from fairlead.placement.pack import pack
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, round_shares
 from fairlead.policies.policy import Policy
+
+# A job is left alone for this many times its restart cost: once to restore, once to work, so that taking turns costs
+# at most half of the time.
+RESTARTS_WORTH = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,10 @@ def decide(
     not move: they are counted per round.
     """
     allocation, remembered = policy.allocate(view, memory.policy)
-    pinned = _pinned(view, cause, rules.min_run_s)
+    stays_until_s = _stays_until_s(view, rules.min_run_s)  # j
+    pinned = view.held_gpus > 0
+    if cause is Cause.ROUND:
+        pinned &= view.now_s < stays_until_s
     owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
     if isinstance(allocation, Placement):
         changed = settle_spots(view, allocation.spots, pinned)
@@ -61,17 +68,17 @@ def decide(
     if cause is Cause.EVENT:
         owed, holds_until_s = memory.owed, view.now_s
     else:  # what a pin has kept from happening may happen once it comes off
-        holds_until_s = min(holds_until_s, float((view.held_since_s[pinned] + rules.min_run_s).min(initial=math.inf)))
+        holds_until_s = min(holds_until_s, float(stays_until_s[pinned].min(initial=math.inf)))
     decision = _plan(view, changed, cause, holds_until_s, allocation.answer.solver)
     return decision, Memory(remembered, owed)
 
 
-def _pinned(view: View, cause: Cause, min_run_s: float) -> BoolArray:
-    """j  jobs that must keep what they hold."""
-    running: BoolArray = view.held_gpus > 0
-    if cause is Cause.EVENT:
-        return running
-    return running & (view.now_s - view.held_since_s < min_run_s)
+def _stays_until_s(view: View, min_run_s: float) -> FloatArray:
+    """j  until when a job keeps what it holds: for `min_run_s`, and until it has worked as long as its restart took.
+
+    Otherwise jobs that take turns faster than they restart would never get anywhere.
+    """
+    return np.asarray(view.held_since_s + np.maximum(min_run_s, RESTARTS_WORTH * view.restart_s))
 
 
 def _plan(view: View, changed: dict[int, Spot], cause: Cause, holds_until_s: float, solver: str) -> Decision:
