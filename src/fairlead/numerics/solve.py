@@ -22,7 +22,8 @@ BASIC = 1  # HiGHS's code in a basis
 OPTIMAL_FACE = 1e-11  # a reduced cost or a dual below this is noise
 EDGE_WEIGHTS_CHOSEN, EDGE_WEIGHTS_DEVEX = -1, 1  # HiGHS's codes
 SIMPLEX_DUAL, SIMPLEX_PRIMAL = 1, 4
-# Below this many non-zeros presolve costs more than it saves (27 groups x 3 types have 189; measured there: 1.6x).
+# Below this many non-zeros presolve costs more than it saves (max-min over 27 groups x 3 types, 189 non-zeros: 0.52 ms
+# with it, 0.45 ms without).
 PRESOLVE_FROM = 20_000
 
 

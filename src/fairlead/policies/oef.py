@@ -67,8 +67,10 @@ def cooperative(
     if not len(game.weight):
         return game.split(np.empty((0, len(game.capacity))), np.zeros(len(game.capacity)), "optimal", None)
     found = largest_total(game.speedup, game.capacity, game.weight, warm, limit)
+    if isinstance(found, Failed) and warm is not None:
+        found = largest_total(game.speedup, game.capacity, game.weight, None, limit)
     if not isinstance(found, EnvyFree):
-        return game.equal_split(f"equal split: {found}")
+        return game.equal_split(found)
     return game.split(found.bundle, found.price, "optimal", found.warm)
 
 
@@ -90,7 +92,7 @@ def non_cooperative(speedup: FloatArray, capacity: FloatArray, weight: FloatArra
         W = game.speedup[np.ix_(left, types)]
         found = _highest_level(W, game.capacity[types], game.weight[left], limit)
         if not isinstance(found, _Level):
-            return game.equal_split(f"equal split: {found}")
+            return game.equal_split(found)
         priced = found.price > 0
         done = ~(W[:, ~priced] > 0).any(axis=1)
         bundle[np.ix_(left[done], types)] = found.bundle[done]
@@ -135,10 +137,12 @@ class _Game:
         full_price[j] = price[self.type[j]]
         return self._settle(shares, full_price, status, warm)
 
-    def equal_split(self, status: str) -> Split:
+    def equal_split(self, instead_of: TimeLimit | Infeasible | Failed) -> Split:
+        """Envy-free and no worse than alone, whatever happened."""
+        reason = instead_of.reason if isinstance(instead_of, Failed) else type(instead_of).__name__
         part = self.full_weight / self.full_weight.sum()
         price = np.full(len(self.full_capacity), np.nan)
-        return self._settle(part[:, None] * self.full_capacity, price, status, None)
+        return self._settle(part[:, None] * self.full_capacity, price, f"equal split ({reason})", None)
 
     def _settle(self, shares: FloatArray, price: FloatArray, status: str, warm: Warm | None) -> Split:
         used = shares.sum(axis=0)
