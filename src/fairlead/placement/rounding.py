@@ -50,8 +50,9 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     credit = share + deficit. The gang that is owed the largest part of itself (credit / width) goes first, where a job
     that sits there already counts `STAY` more; inside an owner the job with the least attained service. GPUs that
     are left go to jobs without any, most owed first, on their fastest type, and are charged to the deficit like all
-    others. Pinned jobs keep what they hold. A deficit stays within what the owner's gangs could ever settle, so that
-    an owner with nothing to run does not pile up claims.
+    others. What even then stays idle lets jobs move up to a faster type; nobody is charged for what nobody wants.
+    Pinned jobs keep what they hold. A deficit stays within what the owner's gangs could ever settle, so that an owner
+    with nothing to run does not pile up claims.
     """
     one_each = _one_each(shares)
     credit = shares.gpus + owed.of(shares.owner_key, shares.gpus.shape[1])  # o,t  GPU-rounds
@@ -74,7 +75,28 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     owing = np.minimum(np.maximum(credit - granted, -most), most)
     owing[np.abs(owing) < WHOLE] = 0.0
     exact = not owing.any() and bool((np.abs(granted - shares.gpus) < WHOLE).all())
-    return gpus, Deficits(shares.owner_key, owing), exact
+    return _move_up(view, gpus, pinned), Deficits(shares.owner_key, owing), exact
+
+
+def _move_up(view: View, gpus: IntArray, pinned: BoolArray) -> IntArray:
+    """Jobs that hold a slower type than an idle one with room, the largest gain first, are given the idle one."""
+    idle = view.capacity - gpus.sum(axis=0)  # t
+    if not idle.any():
+        return gpus
+    jobs = np.flatnonzero(gpus.any(axis=1) & ~pinned)
+    here = gpus[jobs].argmax(axis=1)
+    now = view.rate[jobs, here]
+    fits = np.where(view.width[jobs, None] <= idle, view.rate[jobs], 0.0)
+    gain = fits.max(axis=1, initial=0.0) / np.maximum(now, 1e-300)
+    better = np.flatnonzero(gain > 1.0)
+    for place in better[np.argsort(-gain[better], kind="stable")].tolist():
+        j, old, width = jobs[place], here[place], view.width[jobs[place]]
+        there = int(np.where(idle >= width, view.rate[j], 0.0).argmax())
+        if idle[there] >= width and view.rate[j, there] > view.rate[j, old]:
+            gpus[j, old], gpus[j, there] = 0, width
+            idle[old] += width
+            idle[there] -= width
+    return gpus
 
 
 def _one_each(shares: Shares) -> bool:

@@ -16,7 +16,7 @@ from fairlead.traces.profiles import load_default_profile
 
 CLUSTER = "a100:8,v100:16,t4:16,k80:8"
 JOBS = 240
-LOAD = 1.0
+LOAD = 1.5
 TENANTS = 6
 
 
@@ -24,7 +24,9 @@ def demo(seed: int = 0) -> Iterator[tuple[Policy, Callable[[], dict[str, Any]]]]
     """Each policy with a function that runs it and returns its summary."""
     profile, cluster = load_default_profile(), parse_short_form(CLUSTER)
     widths = {1: 0.6, 2: 0.2, 4: 0.15, 8: 0.05}
-    trace = generate(cluster, profile, jobs=JOBS, load=LOAD, seed=seed, widths=widths, tenants=TENANTS)
+    trace = generate(
+        cluster, profile, jobs=JOBS, load=LOAD, seed=seed, widths=widths, tenants=TENANTS, durations="gavel"
+    )
     for policy in REGISTRY.values():
         yield policy, partial(_run, Setup(cluster, trace, profile, policy))
 
