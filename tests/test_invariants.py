@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import EVERY_POLICY, THREE, run_checked, setup, setups
+from building import EVERY_POLICY, THREE, Scene, run_checked, setup, setups
+from fairlead.model.allocation import Allocation
+from fairlead.model.view import View
 from fairlead.policies.policy import Policy
+from fairlead.rounds.decide import Memory, decide
+from fairlead.studies.simulate import simulate
 from fairlead.studies.summary import summarise
 
 every_policy = pytest.mark.parametrize("policy", EVERY_POLICY, ids=attrgetter("name"))
@@ -41,10 +47,30 @@ def test_nothing_comes_of_nothing(policy: Policy, tmp_path: Path) -> None:
 
 @every_policy
 def test_no_jobs_are_allocated_nothing(policy: Policy) -> None:
-    from building import Scene
-    from fairlead.rounds.decide import Memory, decide
-
     decision, _ = decide(Scene([]).view(policy=policy), policy, Memory())
 
     assert not decision.start.size
     assert not decision.stop.size
+
+
+def _every_round(policy: Policy) -> Policy:
+    """The same policy, which never says that its answer holds for longer than a round."""
+
+    def allocate(view: View, memory: Any) -> tuple[Allocation, Any]:
+        allocation, memory = policy.allocate(view, memory)
+        return replace(allocation, answer=replace(allocation.answer, holds_until_s=view.now_s)), memory
+
+    return replace(policy, allocate=allocate)
+
+
+@every_policy
+@settings(max_examples=15)
+@given(data=st.data())
+def test_rounds_that_are_skipped_would_have_changed_nothing(policy: Policy, data: st.DataObject) -> None:
+    made = data.draw(setups(policy))
+
+    skipping = simulate(made).state
+    deciding = simulate(replace(made, policy=_every_round(policy))).state
+
+    assert skipping.end_s[: skipping.jobs].tolist() == deciding.end_s[: deciding.jobs].tolist()
+    assert skipping.restarts[: skipping.jobs].tolist() == deciding.restarts[: deciding.jobs].tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fairlead.model.allocation import Answer, Grants
@@ -35,4 +37,7 @@ def srtf(view: View, memory: None) -> tuple[Grants, None]:
         remaining_s = np.nan_to_num((view.total - view.done) / fastest, nan=np.inf)
     order = np.lexsort((view.job, remaining_s))
     gpus = fill_in_order(order, view.width, view.rate, view.capacity)
-    return Grants(gpus, order, Answer(holds_until_s=view.now_s)), None
+    jobs, types = np.nonzero(gpus)
+    # Who runs only moves further ahead of who waits; so while all have their fastest type, nothing can change.
+    at_best = bool((view.rate[jobs, types] == fastest[jobs]).all())
+    return Grants(gpus, order, Answer(holds_until_s=math.inf if at_best else view.now_s)), None

@@ -117,8 +117,10 @@ def next_boundary(due_s: float, last_s: float, round_s: float) -> float:
     """The first multiple of the round at or after `due_s`, and after the last one."""
     if due_s == math.inf:
         return math.inf
-    at_s = max(due_s, last_s + round_s)
-    return max(at_s, math.ceil(at_s / round_s - _SAME) * round_s)
+    number = math.ceil(due_s / round_s - _SAME)
+    if last_s > -math.inf:
+        number = max(number, round(last_s / round_s) + 1)
+    return max(due_s, number * round_s)  # never by adding rounds up: when a round begins must not depend on the past
 
 
 def boundaries(from_s: float, to_s: float, round_s: float) -> int:
