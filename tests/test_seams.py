@@ -1,0 +1,137 @@
+"""The house keeps its shape: layers, levels, and no policy that the core knows by name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from building import PLUG_INS, Scene, job
+from fairlead.model.allocation import Level
+from fairlead.model.errors import InputError
+from fairlead.policies import REGISTRY, find_policy
+from fairlead.policies.policy import Knows, Policy
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "src" / "fairlead"
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_core_knows_no_policy_by_name(name: str) -> None:
+    word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
+    variable = re.compile(rf"\b{re.escape(name.replace('-', '_'))}\b")
+
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for part in ("rounds", "sim", "placement", "engines")
+        for path in sorted((SOURCES / part).rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if word.search(line) or variable.search(line)
+    ]
+
+    assert found == []
+
+
+def test_there_is_a_made_up_policy_for_every_level_that_a_round_can_end_in() -> None:
+    """They pass the same tests as the registered ones: see EVERY_POLICY."""
+    assert {policy.level for policy in PLUG_INS} == {Level.SHARES, Level.GRANTS, Level.PLACEMENT}
+
+
+@pytest.mark.parametrize("policy", REGISTRY.values(), ids=list(REGISTRY))
+def test_a_policy_sees_lengths_only_if_it_says_so(policy: Policy) -> None:
+    view = Scene([job("a")]).view(policy=policy)
+
+    knows = Knows.LENGTHS in policy.knows
+    assert (view.total is not None) == knows
+    assert (view.done is not None) == knows
+
+
+@pytest.mark.parametrize("policy", REGISTRY.values(), ids=list(REGISTRY))
+def test_a_policy_says_what_it_is(policy: Policy) -> None:
+    assert REGISTRY[policy.name] is policy
+    assert policy.summary.endswith(".")
+    assert policy.paper
+
+
+def test_lengths_that_nobody_declared_are_not_a_number() -> None:
+    view = Scene([replace(job("a"), steps=None), job("b", samples=7.0)]).view(policy=REGISTRY["srtf"])
+
+    assert view.total is not None
+    assert [total if total == total else None for total in view.total.tolist()] == [None, 7.0]
+
+
+def test_a_parameter_is_known_by_name_and_default() -> None:
+    las = REGISTRY["las"]
+
+    assert las.parameters == {"queues_gpu_s": (3600.0, 36000.0)}
+    assert las.with_parameters({"queues_gpu_s": (1.0,)}).parameters == {"queues_gpu_s": (1.0,)}
+
+
+def test_an_unknown_parameter_is_refused() -> None:
+    with pytest.raises(InputError, match='fifo has no parameter "speed"'):
+        REGISTRY["fifo"].with_parameters({"speed": 1})
+
+
+def test_an_unknown_policy_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InputError, match=r'no policy "lifo".*fifo'):
+        find_policy("lifo")
+
+
+def test_imports_point_downwards_only() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"], capture_output=True, text=True, cwd=ROOT
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_policies_do_not_import_each_other() -> None:
+    """`policy` is the seam, and helpers without a policy of their own may be shared."""
+    shared = {"policy", "tenants"}
+    found = {
+        path.name: imported
+        for path in (SOURCES / "policies").glob("*.py")
+        if path.stem != "__init__"
+        and (imported := set(re.findall(r"from fairlead\.policies\.(\w+)", path.read_text(encoding="utf-8"))) - shared)
+    }
+
+    assert found == {}
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    code = "import sys; before = set(sys.modules); import fairlead; print(sorted(set(sys.modules) - before))"
+
+    assert run_python(code).strip() == "['fairlead']"
+
+
+def test_help_comes_without_the_heavy_parts() -> None:
+    code = (
+        "import sys\n"
+        "from fairlead.cli.main import app\n"
+        "try:\n    app(['simulate', '--help'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('numpy', 'highspy', 'yaml', 'numba', 'matplotlib') if name in sys.modules])"
+    )
+
+    assert run_python(code).splitlines()[-1] == "[]"
+
+
+def test_nothing_pure_reads_a_clock_or_a_file() -> None:
+    """Time comes in as an argument, files are read in `traces`; the journal and the loop are the doors."""
+    doors = {"journal.py", "loop.py"}
+    forbidden = re.compile(r"^\s*(import|from) (time|datetime|random|os|io|socket|subprocess)\b|\bopen\(", re.MULTILINE)
+    found = [
+        str(path.relative_to(ROOT))
+        for part in ("model", "numerics", "rates", "placement", "policies", "rounds")
+        for path in (SOURCES / part).rglob("*.py")
+        if path.name not in doors and forbidden.search(path.read_text(encoding="utf-8"))
+    ]
+
+    assert found == []
