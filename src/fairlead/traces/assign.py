@@ -9,7 +9,7 @@ from hashlib import blake2b
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import MEMORY_GIB
 from fairlead.model.jobs import JobSpec
-from fairlead.rates.profile import Profile
+from fairlead.rates.profile import Profile, chip_of
 from fairlead.traces.files import did_you_mean
 from fairlead.traces.importers.rows import Options, Row
 
@@ -104,7 +104,9 @@ class Assigner:
         key = (row.ran_on, row.types)
         reference = self._references.get(key)
         if reference is None:
-            reference = next((gpu for gpu in (row.ran_on, *row.types) if gpu in self._gpus), REFERENCE)
+            reference = next(
+                (gpu for gpu in (row.ran_on, *row.types) if gpu and {gpu, chip_of(gpu)} & self._gpus), REFERENCE
+            )
             self._references[key] = reference
         return reference
 

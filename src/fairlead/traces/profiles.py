@@ -5,14 +5,15 @@
     fairlead: profile/1
     name: default
     models:
-      resnet50: {memory_gib: 11, restart_s: 25, spread: 0.9, sample: image, source: "why these numbers"}
+      resnet50: {memory_gib: 5, restart_s: 25, spread: 0.9, checkpoint_gib: 0.2, sample: image, source: "why these numbers"}
     ---
     model,gpu,gpus,nodes,batch,rate,unit,source
     resnet50,v100,1,1,64,833,samples/s,"Lambda deeplearning-benchmark aa5addb6"
 
 `batch` is samples per GPU and step. `rate` is of the whole job and stands as its source published it: `unit` is
 steps/s, samples/s or samples/s/gpu; 0 says that it was tried and does not run. Facts of a model that are left out are
-0 GiB, 0 s and a spread (rate over several nodes / on one, where no row says) of 1. `sample` and `source` are for readers.
+0 GiB, 0 s and a spread (rate over several nodes / on one, where no row says) of 1; the last three are for readers. A
+source that opens with `estimate:` says that nobody measured the row, and by what rule it was made.
 
 **Gavel's throughput JSON**: {type: {"('model (batch size b)', GPUs)": {"null": rate alone, ...pairs}}}. Types ending in
 `_unconsolidated` are rows over 2 nodes. Gavel counts the steps of every worker, so its rate on n GPUs is n of our steps.
@@ -39,6 +40,7 @@ KIND = "profile/1"
 COLUMNS = ("model", "gpu", "gpus", "nodes", "batch", "rate", "unit", "source")
 UNITS = ("steps/s", "samples/s", "samples/s/gpu")
 _FACTS = ("memory_gib", "restart_s", "spread")
+_FOR_READERS = ("checkpoint_gib", "sample", "source")
 _GAVEL_KEY = re.compile(r"\('(.+)', ([1-9]\d{0,5})\)\Z")
 _GAVEL_BATCH = re.compile(r"\(batch size ([1-9]\d{0,8})\)\Z")
 _UNCONSOLIDATED = "_unconsolidated"
@@ -54,8 +56,11 @@ def read_profile(path: str | Path) -> Profile:
 
 def load_default_profile() -> Profile:
     """The profile that ships with Fairlead; every row names its source."""
-    text = resources.files("fairlead.traces").joinpath("data/default_profile.txt").read_text(encoding="utf-8")
-    return parse_profile(text, "default_profile.txt")
+    return parse_profile(default_profile_text(), "default_profile.txt")
+
+
+def default_profile_text() -> str:
+    return resources.files("fairlead.traces").joinpath("data/default_profile.txt").read_text(encoding="utf-8")
 
 
 def parse_profile(text: str, path: str) -> Profile:
@@ -157,7 +162,7 @@ def _split(text: str) -> tuple[str, bool, str]:
 
 
 def _facts(entry: Marked) -> ModelFacts:
-    fields = entry.mapping((*_FACTS, "sample", "source"))
+    fields = entry.mapping((*_FACTS, *_FOR_READERS))
     values = {name: fields[name].number() for name in _FACTS if name in fields}
     try:
         return ModelFacts(**values)
