@@ -9,7 +9,8 @@ from fairlead.model.arrays import FloatArray
 from fairlead.numerics.fairness import audit
 from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
 from fairlead.policies.gandiva_fair import gandiva_fair
-from fairlead.policies.oef import cooperative, non_cooperative, virtual_weights
+from fairlead.policies.oef import cooperative, non_cooperative
+from fairlead.policies.tenants import split_weights
 
 W = np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]])
 ONE_EACH = np.ones(2)
@@ -156,9 +157,9 @@ def test_types_that_are_alike_for_all_are_shared_in_proportion() -> None:
 def test_a_tenant_with_two_job_types_is_two_virtual_users() -> None:
     tenant = np.array([0, 0, 1])
     weight = np.array([1.0, 3.0])
-    assert virtual_weights(tenant, weight) == pytest.approx([0.5, 0.5, 3.0])
-    assert virtual_weights(tenant, weight, work=np.array([30.0, 10.0, 5.0])) == pytest.approx([0.75, 0.25, 3.0])
-    assert virtual_weights(tenant, weight, work=np.zeros(3)) == pytest.approx([0.5, 0.5, 3.0])
+    assert split_weights(tenant, weight) == pytest.approx([0.5, 0.5, 3.0])
+    assert split_weights(tenant, weight, work=np.array([30.0, 10.0, 5.0])) == pytest.approx([0.75, 0.25, 3.0])
+    assert split_weights(tenant, weight, work=np.zeros(3)) == pytest.approx([0.5, 0.5, 3.0])
 
 
 def test_gandiva_trades_leave_nobody_worse_off() -> None:

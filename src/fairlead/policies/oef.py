@@ -101,20 +101,6 @@ def non_cooperative(speedup: FloatArray, capacity: FloatArray, weight: FloatArra
     return game.split(bundle, price, "optimal", None)
 
 
-def virtual_weights(tenant: IntArray, weight: FloatArray, work: FloatArray | None = None) -> FloatArray:
-    """Weights of virtual users, one per (tenant, job type): a tenant's weight in equal parts, or by pending work.
-
-    Departs: the paper does not say how a tenant with several job types is split. A tenant without pending work is split
-    in equal parts.
-    """
-    equal = np.ones(len(tenant))
-    part = equal if work is None else work
-    whole = np.bincount(tenant, weights=part, minlength=len(weight))
-    part = np.where(whole[tenant] > 0, part, equal)
-    whole = np.bincount(tenant, weights=part, minlength=len(weight))
-    return np.asarray(weight[tenant] * part / whole[tenant])
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Game:
     """The instance without doubles: different groups (in lexicographic order of their vectors), different types."""

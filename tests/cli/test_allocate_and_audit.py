@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fairlead.cli.main import main
+
+INSTANCE = '{"gpus": {"k80": 8, "v100": 8}, "tenants": [{"name": "a", "speedups": {"k80": 1, "v100": 7}}, {"name": "b", "weight": 2, "speedups": {"k80": 1, "v100": 2}}]}'
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> str:
+    (tmp_path / "instance.json").write_text(INSTANCE)
+    return str(tmp_path / "instance.json")
+
+
+def fairlead(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["fairlead", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return int(stopped.value.code or 0)
+
+
+def test_allocate_prints_the_whole_contract(
+    instance: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fairlead(monkeypatch, "allocate", "--policy", "oef-coop", instance, "-o", "json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {"policy", "shares", "efficiency", "total", "prices", "audit", "status", "solve_s"} <= set(answer)
+    assert answer["audit"]["max_envy"] <= 1e-6
+    assert answer["audit"]["min_sharing_incentive"] >= 1 - 1e-6
+
+
+def test_audit_reads_an_instance_with_a_rule_and_an_allocation(
+    instance: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fairlead(monkeypatch, "audit", "--policy", "gavel", instance, "-o", "json") == 0
+    direct = json.loads(capsys.readouterr().out)
+    assert fairlead(monkeypatch, "allocate", "--policy", "gavel", instance, "-o", "json") == 0
+    (tmp_path / "shares.json").write_text(capsys.readouterr().out)
+    assert fairlead(monkeypatch, "audit", str(tmp_path / "shares.json"), "-o", "json") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["max_envy"] == pytest.approx(direct["max_envy"])
+    assert set(direct["lies"]) == {"exaggerate", "under-report"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("audit",), "choose a rule with --policy"),
+        (("allocate", "--policy", "robin-hood"), 'no rule of division is called "robin-hood"'),
+    ],
+)
+def test_what_cannot_be_done_ends_with_code_2_and_one_message(
+    instance: str,
+    arguments: tuple[str, ...],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert fairlead(monkeypatch, *arguments, instance) == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"gpus": {"k80": NaN}}', "{", "\x00"])
+def test_a_file_that_is_no_instance_is_refused_by_name(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    assert fairlead(monkeypatch, "allocate", "--policy", "gavel", str(path)) == 2
+    assert capsys.readouterr().err.startswith(f"fairlead: {path}")

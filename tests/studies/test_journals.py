@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from building import job, profile, setup
+from fairlead.studies.journals import audit_journal, fold_journal
+from fairlead.studies.simulate import simulate
+from fairlead.studies.summary import summarise
+
+# Steep gains nine times from a v100, flat one and a half times; the hours are long, so that both always want more.
+SPEEDS = profile({"steep": {"v100": 9.0, "k80": 1.0}, "flat": {"v100": 1.5, "k80": 1.0}})
+JOBS = [
+    job(f"{model}-{i}", samples=40_000.0, model=model, tenant=tenant)
+    for tenant, model in (("x", "steep"), ("y", "flat"))
+    for i in range(8)
+]
+
+
+def journal_of(policy: str, path: Path) -> Path:
+    simulate(setup(JOBS, "v100:4,k80:4", policy, SPEEDS), path)
+    return path
+
+
+def test_a_folded_journal_has_the_numbers_of_the_run(tmp_path: Path) -> None:
+    result = simulate(setup(JOBS, "v100:4,k80:4", "gavel", SPEEDS), tmp_path / "run.jsonl")
+    assert summarise(fold_journal(tmp_path / "run.jsonl")) == summarise(result.state)
+
+
+def test_envy_free_shares_leave_a_run_without_envy_and_with_the_sharing_incentive(tmp_path: Path) -> None:
+    found = audit_journal(journal_of("oef-coop", tmp_path / "run.jsonl"))
+    assert found["max_envy"] < 0.1  # whole GPUs in whole rounds
+    assert found["min_sharing_incentive"] > 0.95
+
+
+def test_first_come_first_served_makes_the_second_tenant_envious(tmp_path: Path) -> None:
+    found = audit_journal(journal_of("fifo", tmp_path / "run.jsonl"))
+    assert found["envious"] is not None
+    assert found["min_sharing_incentive"] < 0.9
+
+
+def test_gpu_hours_by_tenant_add_up_to_what_was_held(tmp_path: Path) -> None:
+    path = journal_of("equal-share", tmp_path / "run.jsonl")
+    state, found = fold_journal(path), audit_journal(path)
+    hours = sum(sum(tenant["gpu_hours"].values()) for tenant in found["tenants"].values())
+    assert hours == pytest.approx(state.busy_gpu_s / 3600)
