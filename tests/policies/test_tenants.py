@@ -25,7 +25,8 @@ class EnoughError(Exception):
 def speedups(seed: int) -> FloatArray:
     random = np.random.default_rng(seed)
     tenants = int(random.integers(4, 21))
-    return np.cumprod(np.column_stack((np.ones(tenants), random.uniform(1.1, 2.5, (tenants, 2)))), axis=1)
+    steps = np.column_stack((np.ones(tenants), random.uniform(1.1, 2.5, (tenants, 2))))
+    return np.cumprod(steps, axis=1, dtype=np.float64)
 
 
 @pytest.mark.slow

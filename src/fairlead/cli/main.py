@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fairlead.cli import cluster, demo, fairness, policies, reproduce, simulate, trace, version
+from fairlead.cli import cluster, demo, fairness, policies, rates, reproduce, simulate, trace, version
 from fairlead.model.errors import FairleadError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("policies")(policies.policies)
 app.command("demo")(demo.demo)
 app.command("version")(version.version)
 app.add_typer(trace.app, name="trace")
+app.add_typer(rates.app, name="rates")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(cluster.app, name="cluster")
 
