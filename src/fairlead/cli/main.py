@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fairlead.cli import cluster, demo, fairness, policies, rates, reproduce, simulate, trace, version
+from fairlead.cli import cluster, demo, fairness, policies, rates, replay, reproduce, simulate, trace, version
 from fairlead.model.errors import FairleadError
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("simulate")(simulate.simulate)
+app.command("replay")(replay.replay)
 app.command("allocate")(fairness.allocate)
 app.command("audit")(fairness.audit)
 app.command("policies")(policies.policies)

@@ -13,8 +13,12 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.decision import Decision
 from fairlead.model.events import Arrived
 from fairlead.numerics.fairness import normalise
+from fairlead.policies import find_policy
+from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rounds.journal import Header, JournalReader
+from fairlead.rounds.loop import Settings, When
+from fairlead.rounds.replay import replay, same
 from fairlead.rounds.state import State
 
 
@@ -30,6 +34,32 @@ def fold_journal(path: Path) -> State:
     for record in reader.records():
         state.fold(record)
     return state
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How a journal's decisions compare with those that a policy takes now from the same events."""
+
+    decisions: int
+    same: int
+    first_different_s: float | None
+
+
+def replay_journal(path: Path, policy: Policy | None = None) -> Replayed:
+    """Decide again; without a policy with the one of the journal, which must then say the same throughout."""
+    reader = JournalReader(path)
+    header = reader.header()
+    chosen = policy or find_policy(header.policy).with_parameters(header.parameters)
+    settings = Settings(**{**header.settings, "when": When(header.settings["when"])})
+    decisions = equal = 0
+    first: float | None = None
+    for recorded, again in replay(reader.records(), open_state(header), chosen, settings):
+        decisions += 1
+        if same(recorded, again):
+            equal += 1
+        elif first is None:
+            first = recorded.time_s
+    return Replayed(decisions, equal, first)
 
 
 @dataclass(slots=True)
