@@ -1,0 +1,96 @@
+"""A journal reads back as what was written, and a broken one says where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from building import THREE, job, setup
+from fairlead.model.decision import Decision
+from fairlead.model.errors import InputError
+from fairlead.model.events import Arrived
+from fairlead.rounds.journal import JournalReader
+from fairlead.sim.truth import World
+from fairlead.studies.simulate import Setup, simulate
+
+
+def made() -> Setup:
+    jobs = [job("a", 2, 5000.0, widths=(1, 2), types=("v100",)), job("b", samples=3000.0, tenant="other", weight=2.0)]
+    world = World(mtbf_s=3000.0, repair_s=60.0, seed=2)
+    return setup(jobs, "v100:2x1,k80:1", "las", world=world, restart_s=3.0, tenant_weight={"other": 2.0})
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    simulate(made(), tmp_path / "journal")
+    return tmp_path / "journal"
+
+
+def test_the_header_reads_back_as_the_set_up(journal: Path) -> None:
+    header, given = JournalReader(journal).header(), made()
+
+    assert header.cluster.nodes == given.cluster.nodes
+    assert header.cluster.capacity.tolist() == given.cluster.capacity.tolist()
+    assert header.profile == given.used_profile()
+    assert (header.policy, header.restart_s, header.tenant_weight) == ("las", 3.0, {"other": 2.0})
+    assert header.settings["round_s"] == 360.0
+    assert header.more["world"]["mtbf_s"] == 3000.0
+
+
+def test_the_first_line_says_what_the_file_is(journal: Path) -> None:
+    assert journal.read_text().startswith('{"fairlead":"journal/1",')
+
+
+def test_jobs_read_back_as_they_arrived(journal: Path) -> None:
+    arrived = [record.spec for record in JournalReader(journal).records() if isinstance(record, Arrived)]
+
+    assert tuple(arrived) == made().trace.jobs
+
+
+def test_every_line_is_a_record(journal: Path) -> None:
+    records = list(JournalReader(journal).records())
+
+    assert len(records) == len(journal.read_text().splitlines()) - 1
+    assert any(isinstance(record, Decision) for record in records)
+
+
+def test_no_timings_and_no_paths_enter_it(journal: Path) -> None:
+    text = journal.read_text()
+
+    assert str(journal.parent) not in text
+    for record in map(json.loads, text.splitlines()[1:]):
+        assert not {"cpu_s", "wall_s", "decision_s"} & record.keys()
+
+
+def test_a_last_line_that_was_cut_off_is_left_out(journal: Path) -> None:
+    whole = list(JournalReader(journal).records())
+    journal.write_text(journal.read_text()[:-5])
+
+    assert len(list(JournalReader(journal).records())) == len(whole) - 1
+
+
+@pytest.mark.parametrize(
+    "line", ["not json", "{}", '{"event":"party","time_s":1}', '{"event":"finished","time_s":1,"jobs":["ghost"]}', "[]"]
+)
+def test_a_broken_line_is_named(journal: Path, line: str) -> None:
+    lines = journal.read_text().splitlines()
+    lines[3] = line
+    journal.write_text("\n".join(lines) + "\n")
+
+    with pytest.raises(InputError, match="journal line 4: not a journal record"):
+        list(JournalReader(journal).records())
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", '{"fairlead":"trace/1"}\n', '{"fairlead":"journal/1"}\n', "[]\n"])
+def test_a_file_that_is_no_journal_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(text)
+
+    with pytest.raises(InputError, match="file line 1: not a journal record"):
+        JournalReader(tmp_path / "file").header()
+
+
+def test_a_journal_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write the journal"):
+        simulate(setup([job("a")], speeds=THREE), tmp_path / "no" / "such" / "folder")
