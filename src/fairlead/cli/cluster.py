@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.options import Aliases, parse_pairs
+from fairlead.cli.options import Aliases, gpu_aliases
 from fairlead.cli.output import Format, Output, print_json, print_table
 
 app = typer.Typer(help="Read and convert descriptions of clusters.", no_args_is_help=True)
@@ -23,7 +23,7 @@ def show(source: Source, alias: Aliases = None, output: Output = Format.table) -
     """Nodes and GPUs by type."""
     from fairlead.traces.clusters import read_cluster
 
-    cluster = read_cluster(source, parse_pairs(alias or [], "--alias"))
+    cluster = read_cluster(source, gpu_aliases(alias))
     rows = [
         {
             "type": label,
@@ -51,7 +51,7 @@ def convert(
     """Turn a machine list into a cluster file of ours."""
     from fairlead.traces.clusters import read_cluster, write_cluster
 
-    cluster = read_cluster(source, parse_pairs(alias or [], "--alias"))
+    cluster = read_cluster(source, gpu_aliases(alias))
     write_cluster(cluster, out)
     if output is Format.json:
         print_json({"cluster": out, "nodes": len(cluster.nodes), "gpus": cluster.total_gpus})

@@ -32,6 +32,13 @@ def open_profile(throughputs: str | None) -> Profile:
     return read_profile(throughputs) if throughputs else load_default_profile()
 
 
+def gpu_aliases(pairs: list[str] | None) -> dict[str, str]:
+    """Spellings of GPU names: those of the user's configuration, then those of --alias."""
+    from fairlead.traces.configuration import read_aliases
+
+    return {**read_aliases(), **parse_pairs(pairs or [], "--alias")}
+
+
 def parse_pairs(pairs: list[str], option: str) -> dict[str, str]:
     """`a=1` options as a mapping."""
     found: dict[str, str] = {}

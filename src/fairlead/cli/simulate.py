@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Aliases, Cluster, Seed, Throughputs, open_profile, parse_pairs, parse_parameters
+from fairlead.cli.options import (
+    Aliases,
+    Cluster,
+    Seed,
+    Throughputs,
+    gpu_aliases,
+    open_profile,
+    parse_pairs,
+    parse_parameters,
+)
 from fairlead.cli.output import Format, Output, number, print_json, print_table, progress
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, parse_duration
@@ -61,7 +70,7 @@ def simulate(
 
     chosen = find_policy(policy)
     profile = open_profile(throughputs)
-    aliases = parse_pairs(alias or [], "--alias")
+    aliases = gpu_aliases(alias)
     if decide not in list(When):
         raise InputError(f'--decide "{decide}": wanted one of {", ".join(When)}')
     setup = study.Setup(

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Aliases, Cluster, Seed, Throughputs, open_profile, parse_pairs
+from fairlead.cli.options import Aliases, Cluster, Seed, Throughputs, gpu_aliases, open_profile, parse_pairs
 from fairlead.cli.output import Format, Output, number, print_json, print_table
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration
@@ -54,7 +54,7 @@ def convert(
         skip_bad_lines=skip_bad_lines,
         completed_only=completed_only,
         pin_types=pin_types,
-        aliases=parse_pairs(alias or [], "--alias"),
+        aliases=gpu_aliases(alias),
     )
     done = convert_trace(source, out, trace_format, options)
     if output is Format.json:
@@ -89,7 +89,7 @@ def stats(
     from fairlead.traces.formats import read_trace
     from fairlead.traces.stats import trace_stats
 
-    aliases = parse_pairs(alias or [], "--alias")
+    aliases = gpu_aliases(alias)
     profile = open_profile(throughputs)
     trace = read_trace(
         source,

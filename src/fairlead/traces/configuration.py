@@ -1,0 +1,27 @@
+"""The user's own configuration: `$FAIRLEAD_CONFIG`, else `~/.config/fairlead/config.yaml`. All of it may be absent.
+
+aliases:
+GRID-V100D-16Q: v100      # a spelling of a GPU name -> ours
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fairlead.traces.files import read_text
+from fairlead.traces.marked_yaml import parse_yaml
+
+VARIABLE = "FAIRLEAD_CONFIG"
+
+
+def read_aliases() -> dict[str, str]:
+    """Spelling -> GPU type; empty where there is no configuration."""
+    named = os.environ.get(VARIABLE)
+    path = Path(named) if named else Path.home() / ".config" / "fairlead" / "config.yaml"
+    if not named and not path.is_file():
+        return {}
+    fields = parse_yaml(read_text(path), str(path), "configuration").mapping(("aliases",))
+    if "aliases" not in fields:
+        return {}
+    return {spelling: value.text() for spelling, value in fields["aliases"].mapping().items()}
