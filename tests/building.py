@@ -149,6 +149,19 @@ def stop(state: State, id_: str, time_s: float, samples: float) -> None:
     state.fold(Stopped(time_s, jobs, np.array([samples])))
 
 
+def grants(table: Sequence[Sequence[int]], order: Sequence[int] | None = None) -> Grants:
+    """From GPUs by job and type; who goes first is told by `order`."""
+    return Grants.from_table(np.array(table), np.array(order or range(len(table))))
+
+
+def granted(view: View, given: Grants) -> list[list[int]]:
+    """GPUs by job and type."""
+    table = np.zeros((view.jobs, len(view.capacity)), dtype=np.int64)
+    table[given.jobs, given.types] = given.gpus
+    rows: list[list[int]] = table.tolist()
+    return rows
+
+
 # ---- worlds --------------------------------------------------------------------------------------------------------
 
 GPUS = ("v100", "p100", "k80")
@@ -260,8 +273,7 @@ def _grants(view: View, memory: int | None) -> tuple[Grants, int]:
     """Last come, first served, on the slowest type that fits."""
     order = np.arange(view.jobs)[::-1]
     slowness = np.divide(1.0, view.rate, out=np.zeros_like(view.rate), where=view.rate > 0)
-    grants = Grants(fill_in_order(order, view.width, slowness, view.capacity), order)
-    return grants, (memory or 0) + 1
+    return Grants(*fill_in_order(order, view.width, slowness, view.capacity)), (memory or 0) + 1
 
 
 def _placement(view: View, memory: int | None) -> tuple[Placement, int]:

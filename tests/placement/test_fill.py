@@ -31,14 +31,17 @@ def test_it_does_what_the_plain_loop_does(data: st.DataObject, jobs: int, types:
     liking = data.draw(st.lists(row, min_size=jobs, max_size=jobs))
     free = data.draw(st.lists(st.integers(0, 9), min_size=types, max_size=types))
 
-    gpus = fill_in_order(
+    who, where, gpus = fill_in_order(
         np.array(order, dtype=np.int64),
         np.array(width, dtype=np.int64),
         np.array(liking, dtype=np.float64).reshape(jobs, types),
         np.array(free, dtype=np.int64),
     )
 
-    assert gpus.tolist() == naive(order, width, liking, free)
+    table = np.zeros((jobs, types), dtype=np.int64)
+    table[who, where] = gpus
+    assert table.tolist() == naive(order, width, liking, free)
+    assert who.tolist() == [j for j in order if j in who]
 
 
 def test_a_line_longer_than_a_chunk_is_served_to_its_end() -> None:
@@ -47,6 +50,6 @@ def test_a_line_longer_than_a_chunk_is_served_to_its_end() -> None:
     width = np.full(jobs, 8)
     width[-1] = 1
 
-    gpus = fill_in_order(np.arange(jobs), width, np.ones((jobs, 1)), np.array([4]))
+    who, _, gpus = fill_in_order(np.arange(jobs), width, np.ones((jobs, 1)), np.array([4]))
 
-    assert np.flatnonzero(gpus.sum(axis=1)).tolist() == [jobs - 1]
+    assert (who.tolist(), gpus.tolist()) == ([jobs - 1], [1])

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from building import Scene, job, speed
+from building import Scene, grants, job, speed
 from fairlead.model.allocation import Spot
 from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.placement.pack import pack
 from fairlead.rates.profile import ModelFacts, Profile
 
 
-def packed(scene: Scene, grants: dict[str, int], pinned: tuple[str, ...] = ()) -> dict[str, Spot]:
+def packed(scene: Scene, wanted: dict[str, int], pinned: tuple[str, ...] = ()) -> dict[str, Spot]:
     """Grants of the only type, by job; new spots, by job."""
     view, names = scene.view(), [spec.id for spec in scene.jobs]
-    gpus = np.array([[grants.get(name, 0)] for name in names])
-    return {names[j]: spot for j, spot in pack(view, gpus, np.array([name in pinned for name in names])).items()}
+    given = grants([[wanted.get(name, 0)] for name in names])
+    return {names[j]: spot for j, spot in pack(view, given, np.array([name in pinned for name in names])).items()}
 
 
 def test_the_fullest_node_that_fits_is_taken() -> None:
@@ -98,10 +98,10 @@ def test_a_job_that_does_not_run_over_several_nodes_waits_for_one_with_room() ->
 def test_a_grant_that_mixes_types_becomes_one_spot() -> None:
     scene = Scene([job("a", 3, relaxed=True)], "v100:4,k80:4")
 
-    assert pack(scene.view(), np.array([[2, 1]]), np.array([False])) == {0: ((0, 2), (1, 1))}
+    assert pack(scene.view(), grants([[2, 1]]), np.array([False])) == {0: ((0, 2), (1, 1))}
 
 
 def test_a_job_that_holds_mixed_types_and_is_granted_the_same_stays() -> None:
     scene = Scene([job("a", 3, relaxed=True)], "v100:4,k80:4", held={"a": ((0, 2), (1, 1))})
 
-    assert pack(scene.view(), np.array([[2, 1]]), np.array([False])) == {}
+    assert pack(scene.view(), grants([[2, 1]]), np.array([False])) == {}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import GPUS, Scene, job, profile, start, stop
+from building import GPUS, Scene, granted, job, profile, start, stop
 from fairlead.model.allocation import Shares, Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.jobs import JobSpec
@@ -30,8 +30,9 @@ def shares_of(gpus: Sequence[Sequence[float]], owner_of: Sequence[int] | None = 
 
 
 def rounded(scene: Scene, shares: Shares, owed: Deficits = NOTHING_OWED) -> tuple[list[list[int]], Deficits, bool]:
-    gpus, owed, exact = round_shares(scene.view(), shares, owed, np.zeros(len(scene.jobs), dtype=bool))
-    return gpus.tolist(), owed, exact
+    view = scene.view()
+    grants, owed, exact = round_shares(view, shares, owed, np.zeros(len(scene.jobs), dtype=bool))
+    return granted(view, grants), owed, exact
 
 
 @dataclass(frozen=True)
@@ -50,24 +51,25 @@ class Turned:
 def turn(jobs: Sequence[JobSpec], cluster: str, shares: Shares, rounds: int) -> Turned:
     """So many rounds with the same shares, jobs that never end, and a state that follows."""
     state, owed = Scene(jobs, cluster, EVEN).state(), NOTHING_OWED
-    granted, owing, moves = [], [], 0
+    given, owing, moves = [], [], 0
     for r in range(rounds):
         state.pass_time(360.0 * r)
         view = look(state, REGISTRY["fifo"], 360.0)
         nobody = np.zeros(view.jobs, dtype=bool)
-        gpus, owed, _ = round_shares(view, shares, owed, nobody)
-        changed: dict[int, Spot] = pack(view, gpus, nobody)
-        for j in [j for j in changed if j in view.spots]:
+        grants, owed, _ = round_shares(view, shares, owed, nobody)
+        changed: dict[int, Spot] = pack(view, grants, nobody)
+        held = set(view.spots)
+        for j in held & changed.keys():
             stop(state, jobs[j].id, 360.0 * r, 0.0)
         for j, spot in changed.items():
             if spot:
                 start(state, jobs[j].id, spot, 360.0 * r)
                 moves += 1
         total = np.zeros(shares.gpus.shape, dtype=np.int64)
-        np.add.at(total, shares.owner_of, gpus)
-        granted.append(total)
+        np.add.at(total, (shares.owner_of[grants.jobs], grants.types), grants.gpus)
+        given.append(total)
         owing.append(owed.gpus)
-    return Turned(np.array(granted), np.array(owing), moves)
+    return Turned(np.array(given), np.array(owing), moves)
 
 
 def test_whole_shares_are_granted_as_they_are() -> None:
@@ -139,9 +141,11 @@ def test_pinned_jobs_keep_what_they_hold_and_it_is_charged() -> None:
     scene = Scene([job("a"), job("b")], "v100:1", EVEN, held={"a": ((0, 1),)})
     before = Deficits(np.arange(2), np.array([[-2.0], [2.0]]))
 
-    gpus, owed, _ = round_shares(scene.view(), shares_of([[0.5], [0.5]]), before, np.array([True, False]))
+    view = scene.view()
 
-    assert gpus.tolist() == [[1], [0]]
+    grants, owed, _ = round_shares(view, shares_of([[0.5], [0.5]]), before, np.array([True, False]))
+
+    assert granted(view, grants) == [[1], [0]]
     assert owed.gpus.tolist() == [[-2.5], [2.5]]
 
 
@@ -151,11 +155,11 @@ def test_inside_an_owner_the_job_with_the_least_service_goes_first() -> None:
     state = scene.state()
     stop(state, "a", 7200.0, 0.0)
 
-    gpus, _, _ = round_shares(
-        look(state, REGISTRY["fifo"], 360.0), shares_of([[1.0]], [0, 0]), NOTHING_OWED, np.zeros(2, dtype=bool)
-    )
+    view = look(state, REGISTRY["fifo"], 360.0)
 
-    assert gpus.tolist() == [[0], [1]]
+    grants, _, _ = round_shares(view, shares_of([[1.0]], [0, 0]), NOTHING_OWED, np.zeros(2, dtype=bool))
+
+    assert granted(view, grants) == [[0], [1]]
 
 
 def test_an_owner_with_several_jobs_gets_as_many_gangs_as_its_share_holds() -> None:

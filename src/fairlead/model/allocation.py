@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from fairlead.model.arrays import FloatArray, IntArray
 
 # Where one job runs: (node, GPUs) pairs in ascending node order; empty = nowhere.
@@ -28,6 +30,9 @@ class Answer:
     solver: str = ""  # outcome of the solve, or the name of the fallback that was used
 
 
+_PLAIN = Answer()
+
+
 @dataclass(frozen=True, slots=True)
 class Shares:
     """Fractional GPUs by owner and type. `owner_of` maps jobs to owners; `owner_key` names an owner across rounds."""
@@ -35,16 +40,26 @@ class Shares:
     gpus: FloatArray  # o,t
     owner_of: IntArray  # j
     owner_key: IntArray  # o  ascending
-    answer: Answer = Answer()
+    answer: Answer = _PLAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """Whole GPUs by job and type for one round; `order` is who goes first where something has to give."""
+    """Whole GPUs for one round: an entry for every job and type that gets any. Who stands first goes first where
+    something has to give. A job that mixes types has several entries, one after another.
+    """
 
-    gpus: IntArray  # j,t
-    order: IntArray  # j  positions in the view, first come first
-    answer: Answer = Answer()
+    jobs: IntArray  # entries  positions in the view
+    types: IntArray  # entries
+    gpus: IntArray  # entries
+    answer: Answer = _PLAIN
+
+    @classmethod
+    def from_table(cls, gpus: IntArray, order: IntArray, answer: Answer = _PLAIN) -> Grants:
+        """From GPUs by job and type (j,t), `order` naming all jobs, first come first."""
+        place, types = np.nonzero(gpus[order])
+        jobs = order[place]
+        return cls(jobs, types, gpus[jobs, types], answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +67,7 @@ class Placement:
     """Nodes for every job of the view."""
 
     spots: tuple[Spot, ...]  # j
-    answer: Answer = Answer()
+    answer: Answer = _PLAIN
 
 
 Allocation = Shares | Grants | Placement

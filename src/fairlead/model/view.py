@@ -1,12 +1,15 @@
 """What a policy sees: one frozen picture of the active jobs and the cluster, as columns.
 
 Axes: j active jobs in arrival order, t GPU types, n nodes, u tenants. What a policy has not declared to know is None.
+Columns of jobs are gathered when they are first read, so that a policy pays for what it looks at: with thousands of
+jobs in the queue that is most of a round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
@@ -14,9 +17,24 @@ from fairlead.model.cluster import Cluster
 
 # rate_at(position in the view, type, GPUs, nodes) -> samples per second if the job ran like that
 RateAt = Callable[[int, int, int, int], float]
+NO_TYPE, MIXED_TYPES = -1, -2  # of `held_type`
+
+_Values = TypeVar("_Values")
 
 
-@dataclass(frozen=True, slots=True)
+class Column(Generic[_Values]):
+    """Asks the view's `gather` for itself, once."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, view: View, owner: type) -> _Values:
+        values: _Values = view.gather(self._name)
+        view.__dict__[self._name] = values  # found before this descriptor from now on
+        return values
+
+
+@dataclass(frozen=True, eq=False)
 class View:
     now_s: float
     round_s: float
@@ -24,31 +42,33 @@ class View:
     capacity: IntArray  # t  GPUs on nodes that are up
     node_up: BoolArray  # n
     node_free: IntArray  # n  GPUs that no job holds, 0 where the node is down
-
-    job: IntArray  # j  the job's position for life, ascending
-    tenant: IntArray  # j
-    tenant_weight: FloatArray  # u
-    model: IntArray  # j
-    arrival_s: FloatArray  # j
-    weight: FloatArray  # j
-    width: IntArray  # j  GPUs at the reference width
-    width_set: IntArray  # j  index into `width_sets`: every GPU count that the job can run on
-    width_sets: tuple[tuple[int, ...], ...]
-    relaxed: BoolArray  # j  may mix types
-    rate: FloatArray  # j,t  samples/s at the reference width on the fewest nodes; 0 = cannot run there
-    rate_at: RateAt
-    restart_s: FloatArray  # j  what a move costs
     type_speed: FloatArray  # t  one speed for all jobs: geometric mean over models, the fastest type is 1
-
-    attained_gpu_s: FloatArray  # j  GPU-seconds held so far
-    wait_s: FloatArray  # j  time in the system without GPUs
-    held_type: IntArray  # j  type now held, -1 = none
-    held_gpus: IntArray  # j
-    held_since_s: FloatArray  # j
+    tenant_weight: FloatArray  # u
+    width_sets: Sequence[tuple[int, ...]]
+    job: IntArray  # j  the job's position for life, ascending
     spots: Mapping[int, Spot]  # j -> where it is now, for jobs that hold GPUs
+    rate_at: RateAt
+    gather: Callable[[str], Any]  # name of a column -> its values; valid until the round is over
 
-    total: FloatArray | None  # j  samples asked for; NaN where the owner did not say
-    done: FloatArray | None  # j  samples done
+    tenant = Column[IntArray]()  # j
+    model = Column[IntArray]()  # j
+    arrival_s = Column[FloatArray]()  # j
+    weight = Column[FloatArray]()  # j
+    width = Column[IntArray]()  # j  GPUs at the reference width
+    width_set = Column[IntArray]()  # j  index into `width_sets`: every GPU count that the job can run on
+    relaxed = Column[BoolArray]()  # j  may mix types
+    rate = Column[FloatArray]()  # j,t  samples/s at the reference width on the fewest nodes; 0 = cannot run there
+    restart_s = Column[FloatArray]()  # j  what a move costs
+
+    attained_gpu_s = Column[FloatArray]()  # j  GPU-seconds held so far
+    wait_s = Column[FloatArray]()  # j  time in the system without GPUs
+    held_type = Column[IntArray]()  # j  type now held, NO_TYPE or MIXED_TYPES
+    held_gpus = Column[IntArray]()  # j
+    held_nodes = Column[IntArray]()  # j  number of nodes
+    held_since_s = Column[FloatArray]()  # j
+
+    total = Column[FloatArray | None]()  # j  samples asked for; NaN where the owner did not say
+    done = Column[FloatArray | None]()  # j  samples done
 
     @property
     def jobs(self) -> int:

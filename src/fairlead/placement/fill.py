@@ -9,30 +9,33 @@ from fairlead.model.arrays import FloatArray, IntArray
 _CHUNK = 512  # jobs looked at before those that cannot fit any more are dropped at once
 
 
-def fill_in_order(order: IntArray, width: IntArray, liking: FloatArray, free: IntArray) -> IntArray:
-    """Grants j,t: in `order`, each job takes the type it likes most among those with `width` GPUs left.
+def fill_in_order(
+    order: IntArray, width: IntArray, liking: FloatArray, free: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Jobs with their types and GPUs: in `order`, each takes the type it likes most among those with `width` GPUs left.
 
     `liking` (j,t) ranks types for a job, the largest first, ties to the earlier type; 0 = cannot run there. A job that
     fits nowhere is passed over.
     """
-    gpus = np.zeros(liking.shape, dtype=np.int64)  # j,t
     left: list[int] = free.tolist()
+    jobs: list[int] = []
+    types: list[int] = []
     waiting = order
-    while waiting.size and max(left) > 0:
-        chunk, waiting = waiting[:_CHUNK], waiting[_CHUNK:]
-        rows, types = _fill(chunk, width, liking, left)
-        gpus[rows, types] = width[rows]
-        if waiting.size:
-            waiting = waiting[width[waiting] <= max(left)]
-    return gpus
+    while waiting.size:
+        _fill(waiting[:_CHUNK], width, liking, left, jobs, types)
+        waiting = waiting[_CHUNK:]
+        waiting = waiting[width[waiting] <= max(left)]
+        waiting = waiting[((width[waiting, None] <= left) & (liking[waiting] > 0)).any(axis=1)]
+    filled = np.array(jobs, dtype=np.int64)
+    return filled, np.array(types, dtype=np.int64), width[filled]
 
 
-def _fill(chunk: IntArray, width: IntArray, liking: FloatArray, left: list[int]) -> tuple[list[int], list[int]]:
+def _fill(
+    chunk: IntArray, width: IntArray, liking: FloatArray, left: list[int], jobs: list[int], types: list[int]
+) -> None:
     liked = liking[chunk]
     best_first = np.argsort(-liked, axis=1, kind="stable")
     best_first[np.take_along_axis(liked, best_first, axis=1) <= 0] = -1
-    rows: list[int] = []
-    types: list[int] = []
     unused = sum(left)
     for j, w, ranked in zip(chunk.tolist(), width[chunk].tolist(), best_first.tolist(), strict=True):
         for t in ranked:
@@ -41,9 +44,8 @@ def _fill(chunk: IntArray, width: IntArray, liking: FloatArray, left: list[int])
             if left[t] >= w:
                 left[t] -= w
                 unused -= w
-                rows.append(j)
+                jobs.append(j)
                 types.append(t)
                 break
         if not unused:
             break
-    return rows, types

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
-from fairlead.model.allocation import NOWHERE, Spot
+from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.view import View
 
 
-def settle(view: View, gpus: IntArray, order: IntArray, pinned: BoolArray) -> IntArray:
-    """Grants j,t in which pinned jobs keep what they hold; what no longer fits gives way, last in `order` first."""
+def settle(view: View, grants: Grants, pinned: BoolArray) -> Grants:
+    """Grants in which pinned jobs keep what they hold; what no longer fits gives way, the last entry first."""
     if not pinned.any():
-        return gpus
-    settled = held_by(view, pinned)
-    free = view.capacity - settled.sum(axis=0)  # t
-    for j in order.tolist():
-        if not pinned[j] and (gpus[j] <= free).all():
-            settled[j] = gpus[j]
-            free -= gpus[j]
-    return settled
+        return grants
+    kept = held_by(view, np.flatnonzero(pinned))
+    free: list[int] = left_over(view, kept).tolist()  # t
+    fits: list[tuple[int, int, int]] = []
+    entries = zip(grants.jobs.tolist(), grants.types.tolist(), grants.gpus.tolist(), strict=True)
+    for j, of_job in groupby(entries, key=itemgetter(0)):
+        wanted = list(of_job)
+        if not pinned[j] and all(free[t] >= count for _, t, count in wanted):
+            fits += wanted
+            for _, t, count in wanted:
+                free[t] -= count
+    added = np.array(fits, dtype=np.int64).reshape(-1, 3)
+    jobs, types, gpus = np.vstack((np.column_stack((kept.jobs, kept.types, kept.gpus)), added)).T
+    return replace(grants, jobs=jobs, types=types, gpus=gpus)
 
 
 def settle_spots(view: View, spots: Sequence[Spot], pinned: BoolArray) -> dict[int, Spot]:
@@ -51,37 +60,59 @@ def _take(free: IntArray, spot: Spot, sign: int = 1) -> None:
         free[node] -= sign * count
 
 
-def drop_idle_moves(view: View, gpus: IntArray) -> IntArray:
+def drop_idle_moves(view: View, grants: Grants) -> Grants:
     """A job that would change type for less than the move costs stays, if its old GPUs are still free.
 
     What is earned is counted over one round, the time for which the grant is certain.
     """
-    running = np.flatnonzero(view.held_type >= 0)
-    grant = gpus[running]  # rows of running jobs
-    new = grant.argmax(axis=1)
-    old, width = view.held_type[running], view.held_gpus[running]
-    moving = (new != old) & (grant.max(axis=1, initial=0) == width) & (grant.sum(axis=1) == width)
-    if not moving.any():
-        return gpus
-    running, new, old, width = running[moving], new[moving], old[moving], width[moving]
-    earned = view.rate[running, new] * np.maximum(view.round_s - view.restart_s[running], 0.0)
-    idle = earned <= view.rate[running, old] * view.round_s
-    if not idle.any():
-        return gpus
-    gpus = gpus.copy()
-    free = view.capacity - gpus.sum(axis=0)  # t
-    for j, here, there, w in np.stack((running, old, new, width))[:, idle].T.tolist():
-        if free[here] >= w:
-            gpus[j, there], gpus[j, here] = 0, w
-            free[there] += w
-            free[here] -= w
-    return gpus
+    jobs, new = grants.jobs, grants.types
+    old = view.held_type[jobs]
+    moving = np.flatnonzero((old >= 0) & (old != new) & (view.held_gpus[jobs] == grants.gpus))  # entries
+    if not moving.size:
+        return grants
+    moving = moving[np.argsort(jobs[moving])]
+    jobs, old, new = jobs[moving], old[moving], new[moving]
+    earned = view.rate[jobs, new] * np.maximum(view.round_s - view.restart_s[jobs], 0.0)
+    idle = np.flatnonzero(earned <= view.rate[jobs, old] * view.round_s)
+    if not idle.size:
+        return grants
+    free: list[int] = left_over(view, grants).tolist()  # t
+    types, mixing = grants.types.copy(), jobs_that_mix(grants)
+    for entry, here, there in zip(moving[idle].tolist(), old[idle].tolist(), new[idle].tolist(), strict=True):
+        width = int(grants.gpus[entry])
+        if free[here] >= width and int(grants.jobs[entry]) not in mixing:
+            types[entry] = here
+            free[there] += width
+            free[here] -= width
+    return replace(grants, types=types)
 
 
-def held_by(view: View, jobs: BoolArray) -> IntArray:
-    """j,t  GPUs that these jobs hold now."""
-    gpus = np.zeros((view.jobs, len(view.capacity)), dtype=np.int64)
-    for j in np.flatnonzero(jobs & (view.held_gpus > 0)).tolist():
-        for node, count in view.spots[j]:
-            gpus[j, view.cluster.node_type[node]] += count
-    return gpus
+def jobs_that_mix(grants: Grants) -> set[int]:
+    """Jobs with entries of several types."""
+    again = grants.jobs[1:] == grants.jobs[:-1]
+    return set(grants.jobs[1:][again].tolist()) if again.any() else set()
+
+
+def held_by(view: View, jobs: IntArray) -> Grants:
+    """What these jobs hold now."""
+    types = view.held_type[jobs]
+    if (types >= 0).all():
+        return Grants(jobs, types, view.held_gpus[jobs])
+    held = [(j, t, gpus) for j in jobs.tolist() for t, gpus in held_types(view, j).items()]
+    jobs, types, gpus = np.array(held, dtype=np.int64).reshape(-1, 3).T
+    return Grants(jobs, types, gpus)
+
+
+def held_types(view: View, j: int) -> dict[int, int]:
+    """GPUs by type that a job holds."""
+    held: dict[int, int] = {}
+    for node, count in view.spots.get(j, NOWHERE):
+        t = int(view.cluster.node_type[node])
+        held[t] = held.get(t, 0) + count
+    return held
+
+
+def left_over(view: View, grants: Grants) -> IntArray:
+    """t  GPUs that nobody is granted."""
+    used = np.bincount(grants.types, grants.gpus, len(view.capacity))
+    return view.capacity - used.astype(np.int64)

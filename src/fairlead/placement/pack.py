@@ -6,51 +6,47 @@ from bisect import insort
 
 import numpy as np
 
-from fairlead.model.allocation import Spot
+from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
-from fairlead.placement.moves import held_by
+from fairlead.placement.moves import held_types, jobs_that_mix
 
 
-def pack(view: View, gpus: IntArray, pinned: BoolArray, scatter: bool = False) -> dict[int, Spot]:
+def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -> dict[int, Spot]:
     """New spots for the jobs (positions in the view) whose grant differs from what they hold; () = give all back.
 
     Wide gangs first. A spread job that could now sit on fewer nodes moves there if the next round earns more than the
     move costs; a pinned one, whose grant is what it holds, stays.
     """
-    running = np.flatnonzero(view.held_gpus)
-    stays = _kept(view, gpus, running)
-    wanted, types = np.nonzero(gpus)
-    if stays.all() and len(wanted) == len(running) and not _spread(view, running[~pinned[running]]):
+    mixing = jobs_that_mix(grants)
+    stays = _stays(view, grants, mixing)  # entries
+    kept = grants.jobs[stays]
+    leaves = view.held_gpus > 0  # j
+    leaves[kept] = False
+    leaving: list[int] = np.flatnonzero(leaves).tolist()
+    spread = [] if scatter else _spread(view, kept[~pinned[kept]])
+    if not leaving and not spread and stays.all():
         return {}
-    kept = np.zeros(view.jobs, dtype=np.bool_)
-    kept[running[stays]] = True
-    free = view.node_free.copy()  # n
-    changed: dict[int, Spot] = {}
-    for j in running[~stays].tolist():
-        changed[j] = ()
+    free: list[int] = view.node_free.tolist()  # n
+    changed: dict[int, Spot] = dict.fromkeys(leaving, NOWHERE)
+    for j in leaving:
         for node, count in view.spots[j]:
             free[node] += count
-    free[~view.node_up] = 0
     pools: dict[int, _Pool] = {}
 
     def pool(t: int) -> _Pool:
         if t not in pools:
-            pools[t] = _Pool(np.flatnonzero(view.cluster.node_type == t), free)
+            pools[t] = _Pool(np.flatnonzero((view.cluster.node_type == t) & view.node_up).tolist(), free)
         return pools[t]
 
-    fresh = np.flatnonzero(~kept[wanted])
-    wanted, types = wanted[fresh], types[fresh]
-    counts = gpus[wanted, types]
-    widest_first = np.argsort(-counts, kind="stable")
-    for j, t, count in np.stack((wanted, types, counts))[:, widest_first].T.tolist():
+    for count, j, t in _widest_first(grants, ~stays):
         spot = pool(t).scatter(count) if scatter else pool(t).take(count)
-        if len(spot) > 1 and count == gpus[j].sum() and not view.rate_at(j, t, count, len(spot)):
+        if len(spot) > 1 and j not in mixing and not view.rate_at(j, t, count, len(spot)):
             pool(t).give_back(spot)  # it does not run spread like that: it waits for a better gap
             continue
         changed[j] = tuple(sorted((*changed[j], *spot))) if changed.get(j) else spot
-    for j in [] if scatter else _spread(view, running[stays & ~pinned[running]]):
+    for j in spread:
         here = pool(int(view.held_type[j]))
         better = here.take_if_fewer(int(view.held_gpus[j]), len(view.spots[j]))
         if better and _worth_moving(view, j, len(better)):
@@ -60,25 +56,35 @@ def pack(view: View, gpus: IntArray, pinned: BoolArray, scatter: bool = False) -
     return changed
 
 
-def _kept(view: View, gpus: IntArray, running: IntArray) -> BoolArray:
-    """Which of the running jobs are granted just what they hold."""
-    grant, held, width = gpus[running], view.held_type[running], view.held_gpus[running]
-    one_type = held >= 0
-    there = grant[np.arange(len(running)), held]  # -1 and -2 pick a wrong column, which `one_type` undoes
-    kept: BoolArray = one_type & (there == width) & (grant.sum(axis=1) == width)
-    if not one_type.all():
-        mine = held_by(view, view.held_type < 0)[running]
-        kept |= ~one_type & (mine == grant).all(axis=1)
-    return kept
+def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:
+    """Entries of jobs that are granted just what they hold."""
+    held = view.held_type[grants.jobs]
+    stays: BoolArray = (held == grants.types) & (view.held_gpus[grants.jobs] == grants.gpus)
+    if mixing:
+        wanted: dict[int, dict[int, int]] = {j: {} for j in mixing}
+        for entry, (j, t) in enumerate(zip(grants.jobs.tolist(), grants.types.tolist(), strict=True)):
+            if j in mixing:
+                wanted[j][t] = int(grants.gpus[entry])
+        for j, types in wanted.items():
+            stays[grants.jobs == j] = types == held_types(view, j)
+    return stays
+
+
+def _widest_first(grants: Grants, which: BoolArray) -> list[tuple[int, int, int]]:
+    """(GPUs, job, type) of these entries; among equally wide ones the earlier job, then the earlier type."""
+    jobs, types, gpus = grants.jobs[which], grants.types[which], grants.gpus[which]
+    entries = zip(gpus.tolist(), jobs.tolist(), types.tolist(), strict=True)
+    return sorted(entries, key=lambda entry: (-entry[0], entry[1], entry[2]))
 
 
 def _spread(view: View, kept: IntArray) -> list[int]:
     """Kept jobs that sit on more nodes of their type than they need, in arrival order."""
-    wide = kept[(view.held_gpus[kept] > 1) & (view.held_type[kept] >= 0)]
-    if not wide.size:
+    several = kept[(view.held_nodes[kept] > 1) & (view.held_type[kept] >= 0)]
+    if not several.size:
         return []
-    fewest = -(-view.held_gpus[wide] // view.cluster.largest_node[view.held_type[wide]])
-    return [j for j, least in zip(wide.tolist(), fewest.tolist(), strict=True) if len(view.spots[j]) > least]
+    fewest = -(-view.held_gpus[several] // view.cluster.largest_node[view.held_type[several]])
+    spread: list[int] = np.sort(several[view.held_nodes[several] > fewest]).tolist()
+    return spread
 
 
 def _worth_moving(view: View, j: int, nodes: int) -> bool:
@@ -90,8 +96,8 @@ def _worth_moving(view: View, j: int, nodes: int) -> bool:
 class _Pool:
     """Free GPUs on the nodes of one type, by how many a node has left."""
 
-    def __init__(self, nodes: IntArray, free: IntArray) -> None:
-        self._free: dict[int, int] = dict(zip(nodes.tolist(), free[nodes].tolist(), strict=True))
+    def __init__(self, nodes: list[int], free: list[int]) -> None:
+        self._free = {node: free[node] for node in nodes}
         self._nodes: list[list[int]] = [[] for _ in range(max(self._free.values(), default=0) + 1)]
         for node, count in self._free.items():
             self._nodes[count].append(node)

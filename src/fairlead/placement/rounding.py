@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.model.allocation import Shares
+from fairlead.model.allocation import Grants, Shares
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
-from fairlead.placement.moves import held_by
+from fairlead.placement.moves import held_by, left_over
 
 # Solvers answer to about 1e-9; a share closer than this to a whole number is that number.
 WHOLE = 1e-6
@@ -44,8 +44,8 @@ class Deficits:
 NOTHING_OWED = Deficits(np.empty(0, dtype=np.int64), np.empty((0, 0)))
 
 
-def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) -> tuple[IntArray, Deficits, bool]:
-    """Grants j,t of whole gangs, the new deficits, and whether the shares were met exactly.
+def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) -> tuple[Grants, Deficits, bool]:
+    """Grants of whole gangs, the new deficits, and whether the shares were met exactly.
 
     credit = share + deficit. The gang that is owed the largest part of itself (credit / width) goes first, where a job
     that sits there already counts `STAY` more; inside an owner the job with the least attained service. GPUs that
@@ -56,47 +56,45 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     """
     one_each = _one_each(shares)
     credit = shares.gpus + owed.of(shares.owner_key, shares.gpus.shape[1])  # o,t  GPU-rounds
-    gpus, capacity, left = np.zeros((view.jobs, len(view.capacity)), dtype=np.int64), view.capacity, credit.copy()
-    if pinned.any():
-        gpus = held_by(view, pinned)  # j,t
-        capacity = capacity - gpus.sum(axis=0)
-        left = credit - _by_owner(shares, gpus, one_each)
-    free: list[int] = capacity.tolist()
+    kept = held_by(view, np.flatnonzero(pinned))
+    left = credit - _by_owner(shares, kept) if kept.jobs.size else credit.copy()
+    free: list[int] = left_over(view, kept).tolist()
     waits: list[bool] = (~pinned).tolist()
     serve = _serve_jobs if one_each else _serve_owners
     served = serve(view, shares, left, free, waits)
     if any(free) and any(waits):
         served += _refill(view, shares, left, free, waits)
-    if served:
-        jobs, types = np.array(served).T
-        gpus[jobs, types] = view.width[jobs]
-    granted = _by_owner(shares, gpus, one_each)
+    jobs, types = np.array(served, dtype=np.int64).reshape(-1, 2).T
+    grants = Grants(
+        np.concatenate((kept.jobs, jobs)),
+        np.concatenate((kept.types, types)),
+        np.concatenate((kept.gpus, view.width[jobs])),
+    )
+    granted = _by_owner(shares, grants)
     most = (shares.gpus.sum(axis=1) + 2 * _widest(view, shares, one_each))[:, None]
     owing = np.minimum(np.maximum(credit - granted, -most), most)
     owing[np.abs(owing) < WHOLE] = 0.0
     exact = not owing.any() and bool((np.abs(granted - shares.gpus) < WHOLE).all())
-    return _move_up(view, gpus, pinned), Deficits(shares.owner_key, owing), exact
+    return _move_up(view, grants, pinned), Deficits(shares.owner_key, owing), exact
 
 
-def _move_up(view: View, gpus: IntArray, pinned: BoolArray) -> IntArray:
+def _move_up(view: View, grants: Grants, pinned: BoolArray) -> Grants:
     """Jobs that hold a slower type than an idle one with room, the largest gain first, are given the idle one."""
-    idle = view.capacity - gpus.sum(axis=0)  # t
+    idle = left_over(view, grants)  # t
     if not idle.any():
-        return gpus
-    jobs = np.flatnonzero(gpus.any(axis=1) & ~pinned)
-    here = gpus[jobs].argmax(axis=1)
-    now = view.rate[jobs, here]
-    fits = np.where(view.width[jobs, None] <= idle, view.rate[jobs], 0.0)
-    gain = fits.max(axis=1, initial=0.0) / np.maximum(now, 1e-300)
-    better = np.flatnonzero(gain > 1.0)
-    for place in better[np.argsort(-gain[better], kind="stable")].tolist():
-        j, old, width = jobs[place], here[place], view.width[jobs[place]]
-        there = int(np.where(idle >= width, view.rate[j], 0.0).argmax())
-        if idle[there] >= width and view.rate[j, there] > view.rate[j, old]:
-            gpus[j, old], gpus[j, there] = 0, width
-            idle[old] += width
-            idle[there] -= width
-    return gpus
+        return grants
+    jobs, types, width = grants.jobs, grants.types.copy(), grants.gpus
+    fits = np.where(width[:, None] <= idle, view.rate[jobs], 0.0)  # entries,t
+    gain = fits.max(axis=1, initial=0.0) / np.maximum(view.rate[jobs, types], 1e-300)
+    better = np.flatnonzero((gain > 1.0) & ~pinned[jobs])
+    for entry in better[np.lexsort((jobs[better], -gain[better]))].tolist():
+        rate, old = view.rate[jobs[entry]], types[entry]
+        there = int(np.where(idle >= width[entry], rate, 0.0).argmax())
+        if idle[there] >= width[entry] and rate[there] > rate[old]:
+            types[entry] = there
+            idle[old] += width[entry]
+            idle[there] -= width[entry]
+    return replace(grants, types=types)
 
 
 def _one_each(shares: Shares) -> bool:
@@ -105,13 +103,11 @@ def _one_each(shares: Shares) -> bool:
     return len(shares.owner_key) == jobs and bool((shares.owner_of == np.arange(jobs)).all())
 
 
-def _by_owner(shares: Shares, gpus: IntArray, one_each: bool) -> FloatArray:
-    """o,t  from j,t."""
-    if one_each:
-        return gpus.astype(np.float64)
-    total = np.zeros(shares.gpus.shape)
-    np.add.at(total, shares.owner_of, gpus)
-    return total
+def _by_owner(shares: Shares, grants: Grants) -> FloatArray:
+    """o,t  GPUs granted."""
+    owners, types = shares.gpus.shape
+    cell = shares.owner_of[grants.jobs] * types + grants.types
+    return np.bincount(cell, grants.gpus, owners * types).astype(np.float64).reshape(owners, types)
 
 
 def _widest(view: View, shares: Shares, one_each: bool) -> IntArray:
@@ -175,8 +171,7 @@ def _refill(
     waiting = np.flatnonzero(waits)
     owed = credit.sum(axis=1)[shares.owner_of[waiting]] / view.width[waiting]
     first = waiting[np.lexsort((view.job[waiting], -owed))]
-    gpus = fill_in_order(first, view.width, view.rate, np.array(free))
-    jobs, types = np.nonzero(gpus)
+    jobs, types, _ = fill_in_order(first, view.width, view.rate, np.array(free))
     return list(zip(jobs.tolist(), types.tolist(), strict=True))
 
 

@@ -20,8 +20,7 @@ def las(view: View, memory: None, *, queues_gpu_s: tuple[float, ...] = (3600.0, 
     queue = np.searchsorted(bounds, view.attained_gpu_s, side="right").astype(np.int16)  # j
     order = np.argsort(queue, kind="stable")  # jobs are in order of arrival already
     liking = np.where(view.rate > 0, view.type_speed, 0.0)  # j,t
-    gpus = fill_in_order(order, view.width, liking, view.capacity)
-    running = np.flatnonzero(gpus.any(axis=1))
-    to_next = np.append(bounds, np.inf)[queue[running]] - view.attained_gpu_s[running]  # GPU-seconds
-    sinks_s = (to_next / view.width[running]).min(initial=np.inf)  # until a job changes its queue
-    return Grants(gpus, order, Answer(holds_until_s=view.now_s + float(sinks_s))), None
+    jobs, types, gpus = fill_in_order(order, view.width, liking, view.capacity)
+    to_next = np.append(bounds, np.inf)[queue[jobs]] - view.attained_gpu_s[jobs]  # GPU-seconds
+    sinks_s = (to_next / gpus).min(initial=np.inf)  # until a job changes its queue
+    return Grants(jobs, types, gpus, Answer(holds_until_s=view.now_s + float(sinks_s))), None

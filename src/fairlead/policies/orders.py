@@ -9,23 +9,22 @@ import numpy as np
 from fairlead.model.allocation import Answer, Grants
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
-from fairlead.placement.moves import held_by
+from fairlead.placement.moves import held_by, left_over
 
 
 def fifo(view: View, memory: None) -> tuple[Grants, None]:
     """In order of arrival; a job may move to a faster type when one comes free."""
-    order = np.arange(view.jobs)
-    return Grants(fill_in_order(order, view.width, view.rate, view.capacity), order), None
+    return Grants(*fill_in_order(np.arange(view.jobs), view.width, view.rate, view.capacity)), None
 
 
 def fifo_sticky(view: View, memory: None) -> tuple[Grants, None]:
     """In order of arrival; a job that has started stays there until it ends."""
-    order = np.arange(view.jobs)
-    running = view.held_gpus > 0
-    gpus = held_by(view, running)
-    waiting = np.flatnonzero(~running)
-    gpus += fill_in_order(waiting, view.width, view.rate, view.capacity - gpus.sum(axis=0))
-    return Grants(gpus, order), None
+    held = held_by(view, np.flatnonzero(view.held_gpus))
+    waiting = np.flatnonzero(view.held_gpus == 0)
+    jobs, types, gpus = fill_in_order(waiting, view.width, view.rate, left_over(view, held))
+    return Grants(
+        np.concatenate((held.jobs, jobs)), np.concatenate((held.types, types)), np.concatenate((held.gpus, gpus))
+    ), None
 
 
 def srtf(view: View, memory: None) -> tuple[Grants, None]:
@@ -36,8 +35,7 @@ def srtf(view: View, memory: None) -> tuple[Grants, None]:
     with np.errstate(divide="ignore"):
         remaining_s = np.nan_to_num((view.total - view.done) / fastest, nan=np.inf)
     order = np.lexsort((view.job, remaining_s))
-    gpus = fill_in_order(order, view.width, view.rate, view.capacity)
-    jobs, types = np.nonzero(gpus)
+    jobs, types, gpus = fill_in_order(order, view.width, view.rate, view.capacity)
     # Who runs only moves further ahead of who waits; so while all have their fastest type, nothing can change.
     at_best = bool((view.rate[jobs, types] == fastest[jobs]).all())
-    return Grants(gpus, order, Answer(holds_until_s=math.inf if at_best else view.now_s)), None
+    return Grants(jobs, types, gpus, Answer(holds_until_s=math.inf if at_best else view.now_s)), None

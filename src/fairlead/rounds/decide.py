@@ -60,11 +60,11 @@ def decide(
         changed = settle_spots(view, allocation.spots, pinned)
     else:
         if isinstance(allocation, Shares):
-            gpus, owed, exact = round_shares(view, allocation, memory.owed, pinned)
+            grants, owed, exact = round_shares(view, allocation, memory.owed, pinned)
             holds_until_s = holds_until_s if exact else view.now_s
         else:
-            gpus = settle(view, allocation.gpus, allocation.order, pinned)
-        changed = pack(view, drop_idle_moves(view, gpus), pinned, rules.scatter)
+            grants = settle(view, allocation, pinned)
+        changed = pack(view, drop_idle_moves(view, grants), pinned, rules.scatter)
     if cause is Cause.EVENT:
         owed, holds_until_s = memory.owed, view.now_s
     else:  # what a pin has kept from happening may happen once it comes off
@@ -83,11 +83,11 @@ def _stays_until_s(view: View, min_run_s: float) -> FloatArray:
 
 def _plan(view: View, changed: dict[int, Spot], cause: Cause, holds_until_s: float, solver: str) -> Decision:
     """The difference to what is held, checked: gangs whole, nodes up and not overfull."""
-    jobs = sorted(changed)
-    stop = [j for j in jobs if j in view.spots and changed[j] != view.spots[j]]
-    start = [j for j in jobs if changed[j] and changed[j] != view.spots.get(j, NOWHERE)]
+    held = {j: view.spots.get(j, NOWHERE) for j in sorted(changed)}
+    stop = [j for j, spot in held.items() if spot and changed[j] != spot]
+    start = [j for j, spot in held.items() if changed[j] and changed[j] != spot]
     spots = tuple(changed[j] for j in start)
-    _check(view, stop, start, spots)
+    _check(view, [held[j] for j in stop], start, spots)
     return Decision(
         time_s=view.now_s,
         cause=cause,
@@ -103,10 +103,10 @@ def _positions(view: View, jobs: list[int]) -> IntArray:
     return view.job[np.array(jobs, dtype=np.int64)]
 
 
-def _check(view: View, stop: list[int], start: list[int], spots: tuple[Spot, ...]) -> None:
-    free = view.node_free.copy()  # n
-    for j in stop:
-        for node, count in view.spots[j]:
+def _check(view: View, left: list[Spot], start: list[int], spots: tuple[Spot, ...]) -> None:
+    free: list[int] = view.node_free.tolist()  # n
+    for spot in left:
+        for node, count in spot:
             free[node] += count
     for j, spot in zip(start, spots, strict=True):
         gpus = sum(count for _, count in spot)
@@ -118,5 +118,5 @@ def _check(view: View, stop: list[int], start: list[int], spots: tuple[Spot, ...
             free[node] -= count
             if not view.node_up[node]:
                 raise BrokenInvariantError(f"job {view.job[j]} was placed on node {node}, which is down")
-    if start and free.min() < 0:
-        raise BrokenInvariantError(f"node {int(free.argmin())} is given {-free.min()} GPUs more than it has free")
+            if free[node] < 0:
+                raise BrokenInvariantError(f"node {node} is given {-free[node]} GPUs more than it has free")

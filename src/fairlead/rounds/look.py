@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
 import numpy as np
 
+from fairlead.model.allocation import NOWHERE, Spot
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
 from fairlead.policies.policy import Knows, Policy
 from fairlead.rounds.state import State
 
+_LENGTHS = frozenset({"total", "done"})
+
 
 def look(state: State, policy: Policy, round_s: float) -> View:
-    active, fixed = state.active_jobs, state.fixed_columns()
-    now_s = state.now_s
-    held_gpus = state.held_gpus.take(active)
-    lengths = Knows.LENGTHS in policy.knows
+    """Columns are gathered from the state when they are read; after the next fold it is too late for that."""
+    active, now_s, moment = state.active_jobs, state.now_s, state.moment
+    hidden = frozenset() if Knows.LENGTHS in policy.knows else _LENGTHS
+
+    def gather(name: str) -> Any:
+        if state.moment != moment:
+            raise BrokenInvariantError(f"column {name} of a view was first read after its round was over")
+        if name in hidden:
+            return None
+        derive = _DERIVED.get(name)
+        return state.column(_OTHER_NAMES.get(name, name)) if derive is None else derive(state, active, now_s)
 
     def rate_at(j: int, type_: int, gpus: int, nodes: int) -> float:
         return state.estimator.at(state.specs[active[j]].model, type_, gpus, nodes)
@@ -25,18 +40,44 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         capacity=state.capacity.copy(),
         node_up=state.node_up.copy(),
         node_free=np.where(state.node_up, state.node_free, 0),
-        job=active,
-        tenant_weight=np.array(state.tenant_weight),
-        width_sets=tuple(state.width_sets),
-        rate_at=rate_at,
-        **fixed,
         type_speed=state.type_speed,
-        attained_gpu_s=state.attained_at(active, now_s),
-        wait_s=now_s - fixed["arrival_s"] - state.ran_at(active, now_s),
-        held_type=state.held_type.take(active),
-        held_gpus=held_gpus,
-        held_since_s=state.since_s.take(active),
-        spots={j: state.spots[active[j]] for j in np.flatnonzero(held_gpus).tolist()},
-        total=state.total.take(active) if lengths else None,
-        done=state.done_at(active, now_s) if lengths else None,
+        tenant_weight=np.array(state.tenant_weight),
+        width_sets=state.width_sets,
+        job=active,
+        spots=_Spots(state, active),
+        rate_at=rate_at,
+        gather=gather,
     )
+
+
+_OTHER_NAMES = {"rate": "best_rate", "held_since_s": "since_s"}  # in the state
+# Columns that the state does not hold as they are.
+_DERIVED: dict[str, Callable[[State, IntArray, float], FloatArray]] = {
+    "attained_gpu_s": State.attained_at,
+    "wait_s": lambda state, jobs, now_s: now_s - state.arrival_s.take(jobs) - state.ran_at(jobs, now_s),
+    "done": State.done_at,
+}
+
+
+class _Spots(Mapping[int, Spot]):
+    """j -> spot of the jobs that hold GPUs, looked up in the state."""
+
+    def __init__(self, state: State, active: IntArray) -> None:
+        self._state, self._active, self._moment = state, active, state.moment
+
+    def get(self, j: int, default: Any = None) -> Any:
+        if self._state.moment != self._moment:
+            raise BrokenInvariantError("the spots of a view were read after its round was over")
+        return self._state.spots[self._active[j]] or default
+
+    def __getitem__(self, j: int) -> Spot:
+        spot: Spot = self.get(j, NOWHERE)
+        if not spot:
+            raise KeyError(j)
+        return spot
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.flatnonzero(self._state.held_gpus.take(self._active)).tolist())
+
+    def __len__(self) -> int:
+        return self._state.running

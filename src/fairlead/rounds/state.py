@@ -19,9 +19,13 @@ from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase, Step, advance
+from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rates.estimator import Estimator
 
-NO_TYPE, MIXED_TYPES = -1, -2
+# Columns of a job that stay what they are for life.
+_FIXED = frozenset(
+    ("tenant", "model", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s", "total", "best_rate")
+)
 
 _COLUMNS: dict[str, tuple[type, float]] = {
     # name: (dtype, value of a job that has just arrived)
@@ -45,6 +49,7 @@ _COLUMNS: dict[str, tuple[type, float]] = {
     "run_s": (np.float64, 0),
     "held_type": (np.int64, NO_TYPE),
     "held_gpus": (np.int64, 0),
+    "held_nodes": (np.int64, 0),
     "since_s": (np.float64, math.inf),
     "first_start_s": (np.float64, math.nan),
     "end_s": (np.float64, math.nan),
@@ -77,6 +82,7 @@ class State:
     run_s: FloatArray
     held_type: IntArray
     held_gpus: IntArray
+    held_nodes: IntArray
     since_s: FloatArray
     first_start_s: FloatArray
     end_s: FloatArray
@@ -91,6 +97,7 @@ class State:
         self.cluster = cluster
         self.estimator = estimator
         self.now_s = 0.0
+        self.moment = 0  # counts the folds
         self.specs: list[JobSpec] = []
         self.position: dict[str, int] = {}
         self.spots: list[Spot] = []
@@ -104,11 +111,12 @@ class State:
             setattr(self, name, np.zeros(0, dtype=dtype))
 
         self._node_type: list[int] = cluster.node_type.tolist()
-        self.width_sets: dict[tuple[int, ...], int] = {}
+        self.width_sets: list[tuple[int, ...]] = []
+        self._width_set: dict[tuple[int, ...], int] = {}
         self.type_speed = estimator.type_speed()  # t
         self.active = 0  # jobs that arrived and have not ended
         self._active_jobs: IntArray = NO_JOBS  # as of the last look; news wait in the two lists
-        self._fixed: dict[str, Any] | None = None
+        self._fixed: dict[str, Any] = {}  # columns of these jobs
         self._news: list[int] = []
         self._gone: list[int] = []
         self.node_up = np.ones(len(cluster.nodes), dtype=np.bool_)
@@ -141,19 +149,18 @@ class State:
             jobs = np.concatenate((self._active_jobs, np.array(self._news, dtype=np.int64)))
             self._active_jobs = np.delete(jobs, np.searchsorted(jobs, self._gone))
             self._news, self._gone = [], []
-            self._fixed = None
+            self._fixed = {}
         return self._active_jobs
 
-    def fixed_columns(self) -> dict[str, Any]:
-        """What does not change while the same jobs are active, gathered once."""
+    def column(self, name: str) -> Any:
+        """Of the active jobs. One that never changes is gathered once while the same jobs are active."""
         active = self.active_jobs
-        if self._fixed is None:
-            names = ("tenant", "model", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s")
-            self._fixed = {name: getattr(self, name).take(active) for name in names}
-            self._fixed["rate"] = self.best_rate.take(active, axis=0)
-            for column in self._fixed.values():
-                column.flags.writeable = False
-        return self._fixed
+        if name not in _FIXED:
+            return getattr(self, name).take(active)
+        if name not in self._fixed:
+            self._fixed[name] = getattr(self, name).take(active, axis=0)
+            self._fixed[name].flags.writeable = False
+        return self._fixed[name]
 
     def someone_could_start(self) -> bool:
         """A job waits and a GPU is free."""
@@ -177,6 +184,7 @@ class State:
 
     def fold(self, event: ev.Event | Decision) -> None:
         self.pass_time(event.time_s)
+        self.moment += 1
         _FOLD[type(event)](self, event)
 
     def pass_time(self, time_s: float) -> None:
@@ -206,7 +214,9 @@ class State:
         self.model[j] = self.models.setdefault(spec.model, len(self.models))
         self.arrival_s[j] = spec.arrival_s
         self.width[j] = spec.gpus
-        self.width_set[j] = self.width_sets.setdefault(spec.widths, len(self.width_sets))
+        self.width_set[j] = self._width_set.setdefault(spec.widths, len(self.width_sets))
+        if self.width_set[j] == len(self.width_sets):
+            self.width_sets.append(spec.widths)
         self.weight[j] = spec.weight
         self.relaxed[j] = spec.relaxed
         if spec.steps is not None:
@@ -301,6 +311,7 @@ class State:
             self.last_spots[j] = spot
         self.held_type[jobs] = types
         self.held_gpus[jobs] = totals
+        self.held_nodes[jobs] = [len(spot) for spot in spots]
         self._busy_gpus += sum(totals)
         self.since_s[jobs] = time_s
         self.running += len(jobs)
@@ -319,6 +330,7 @@ class State:
         self._busy_gpus -= int(gpus.sum())
         self.running -= len(held)
         self.held_gpus[held] = 0
+        self.held_nodes[held] = 0
         self.held_type[held] = NO_TYPE
         for j in held.tolist():
             for node, count in self.spots[j]:
