@@ -1,0 +1,137 @@
+"""Hare, offline: which job's tasks go first, and on which GPU (Chen, Li, Wu, Guo; HPDC 2022, IEEE TCC 2024).
+
+Orders only; the task-level simulator runs them. Letters: p_n, s_n shortest task and synchronisation time, K_n tasks,
+f_n = 1 / sum_m 1/T[n,m] (fluid time per task), w_n weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.tasks import Instance, Known, Rule
+from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
+from fairlead.numerics.task_bounds import Midpoints, pooled
+
+SIGMA = 1.3
+PRICE_STRENGTHS = (0.5, 1.0)
+
+
+def faithful(given: Instance, midpoints: Midpoints) -> IntArray:
+    """The list of Algorithm 1 as printed: rounds by H = x^ + max_m T/2. Run it on the GPU that is free first.
+
+    Departs: x^ = M - p/2 comes from the pooled program and not from the paper's quadratic one, whose inequality (9) is
+    printed for the full set of tasks only and whose Lemma 2 needs every prefix.
+    """
+    known = given.known
+    job = np.repeat(np.arange(given.jobs), given.rounds)
+    slowest_s = known.task_s[:, known.gpus > 0].max(axis=1)
+    return _listed(job, midpoints.by_round + ((slowest_s - known.fastest_s) / 2)[job])
+
+
+def bounded(given: Instance, midpoints: Midpoints) -> IntArray:
+    """Rounds by their mid-points M. With earliest finish, sum w C <= 3 alpha LP where the mid-points are exact.
+
+    Departs: the printed bound is alpha (2 + alpha); ours has another proof, docs/decisions/0030-hare-bound.md.
+    """
+    return _listed(np.repeat(np.arange(given.jobs), given.rounds), midpoints.by_round)
+
+
+def weighted_srpt(given: Instance, *, sigma: float = SIGMA, cost_s: FloatArray | None = None) -> Rule:
+    """key = tasks not yet started * f_n / w_n."""
+    per_task = given.known.fluid_s / given.known.weight
+    return Rule(given.tasks * per_task, -per_task, sigma=sigma, cost_s=cost_s)
+
+
+def by_midpoints(given: Instance, by_round: FloatArray, *, sigma: float = SIGMA) -> Rule:
+    """The same order as a list has, but event-driven: a hole is filled by whoever can use it."""
+    nothing = np.zeros(given.jobs)
+    return Rule(nothing, nothing, by_round=by_round, sigma=sigma)
+
+
+def candidates(given: Instance, midpoints: Midpoints | None = None) -> Iterator[tuple[str, Rule | IntArray]]:
+    """The portfolio: whoever runs them all and keeps the best keeps the bound of the first as well."""
+    middle = pooled(given) if midpoints is None else midpoints
+    fluid = fluid_midpoints(given)
+    yield "pooled list", bounded(given, middle)
+    yield "pooled", by_midpoints(given, middle.by_round)
+    yield "fluid list", _listed(np.repeat(np.arange(given.jobs), given.rounds), fluid)
+    yield "fluid", by_midpoints(given, fluid)
+    yield "srpt", weighted_srpt(given)
+    yield "srpt, never dearer by waiting", weighted_srpt(given, sigma=1.0)
+    for strength in PRICE_STRENGTHS:
+        yield f"srpt, prices^{strength:g}", weighted_srpt(given, cost_s=priced(given.known, given.tasks, strength))
+
+
+def priced(known: Known, tasks: IntArray, strength: float = 1.0) -> FloatArray:
+    """n,g  T[n,g] u_g^strength, u_g the price of a second on type g: comparative advantage in the choice of a GPU.
+
+    u are the duals of (c2) in   min t,  sum_g z[n,g] = K_n,  (c2) sum_n T[n,g] z[n,g] <= count_g t:
+    a type is dear if it saves much time for those who would use it. The dearest type has u = 1.
+    """
+    N, G = known.task_s.shape
+    z = np.arange(N * G)
+    of, kind = np.divmod(z, G)
+    start, index, value = columns_from_entries(
+        row=np.concatenate([of, N + kind, N + np.arange(G)]),
+        column=np.concatenate([z, z, np.full(G, N * G)]),
+        value=np.concatenate([np.ones(N * G), known.task_s.ravel(), -known.gpus.astype(np.float64)]),
+        columns=N * G + 1,
+    )
+    cost = np.zeros(N * G + 1)
+    cost[-1] = 1.0
+    row_low = np.concatenate([tasks.astype(np.float64), np.full(G, -np.inf)])
+    row_high = np.concatenate([tasks.astype(np.float64), np.zeros(G)])
+    nothing, infinite = np.zeros(N * G + 1), np.full(N * G + 1, np.inf)
+    found = solve(LinearProgram(cost, nothing, infinite, row_low, row_high, start, index, value))
+    if not isinstance(found, Optimal):
+        return known.task_s
+    price = np.abs(found.row_dual[N:])
+    return np.asarray(known.task_s * np.maximum(price / price.max(), 1e-3) ** strength)
+
+
+def fluid_midpoints(given: Instance) -> FloatArray:
+    """All rounds: when half of each is done on one pooled machine under preemptive weighted SRPT.
+
+    A job has K_n f_n seconds of work, and its rate is at most k_n f_n / (p_n + s_n): its critical path.
+    """
+    known, N = given.known, given.jobs
+    left = given.tasks * known.fluid_s  # n  seconds of the whole machine
+    size = left.copy()
+    cap = np.minimum(1.0, known.scale * known.fluid_s / (known.fastest_s + known.quickest_sync_s))
+    times: list[list[float]] = [[float(a)] for a in known.arrival_s]
+    done: list[list[float]] = [[0.0] for _ in range(N)]
+    now_s, arrived = 0.0, 0
+    active: list[int] = []
+    while active or arrived < N:
+        if not active:
+            now_s = max(now_s, float(known.arrival_s[arrived]))
+        while arrived < N and known.arrival_s[arrived] <= now_s:
+            active.append(arrived)
+            arrived += 1
+        jobs = np.array(active)
+        jobs = jobs[np.lexsort((jobs, left[jobs] / known.weight[jobs]))]
+        before = np.cumsum(cap[jobs]) - cap[jobs]
+        rate = np.clip(1.0 - before, 0.0, cap[jobs])
+        served = rate > 0
+        step_s = float((left[jobs[served]] / rate[served]).min())
+        if arrived < N:
+            step_s = min(step_s, float(known.arrival_s[arrived]) - now_s)
+        now_s += step_s
+        left[jobs] -= rate * step_s
+        for n in jobs[served].tolist():
+            times[n].append(now_s)
+            done[n].append(float(1.0 - left[n] / size[n]))
+        active = [n for n in active if left[n] > 1e-12 * size[n]]
+    parts = [
+        np.interp((np.arange(given.rounds[n]) + 0.5) / given.rounds[n], np.array(done[n]), np.array(times[n]))
+        for n in range(N)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _listed(job: IntArray, key: FloatArray) -> IntArray:
+    """Jobs of all rounds in the order of their keys. Keys ascend within a job, so its r-th mention is round r."""
+    return job[np.argsort(key, kind="stable")]

@@ -1,0 +1,370 @@
+"""The compiled half of the task-level simulator: one loop over events, and one over a fixed list.
+
+Everything here is arrays in, arrays out. Numba keeps the compiled code beside this file.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+FASTEST_IDLE, EARLIEST_FINISH, LONGEST_IDLE = 0, 1, 2  # as in model/tasks.py
+STARTED = -1  # in the list of ready jobs: all its tasks have started; below that: it has a new key
+LOOK_BACK = 16  # idle GPUs of a type that are searched for one that ran the job last
+
+
+@njit(cache=True)
+def _before(heap_s, heap_id, a, b):
+    return heap_s[a] < heap_s[b] or (heap_s[a] == heap_s[b] and heap_id[a] < heap_id[b])
+
+
+@njit(cache=True)
+def _sift_up(heap_s, heap_id, at):
+    while at > 0:
+        parent = (at - 1) >> 1
+        if not _before(heap_s, heap_id, at, parent):
+            break
+        heap_s[at], heap_s[parent] = heap_s[parent], heap_s[at]
+        heap_id[at], heap_id[parent] = heap_id[parent], heap_id[at]
+        at = parent
+
+
+@njit(cache=True)
+def _sift_down(heap_s, heap_id, size, at):
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and _before(heap_s, heap_id, child + 1, child):
+            child += 1
+        if not _before(heap_s, heap_id, child, at):
+            break
+        heap_s[at], heap_s[child] = heap_s[child], heap_s[at]
+        heap_id[at], heap_id[child] = heap_id[child], heap_id[at]
+        at = child
+
+
+@njit(cache=True)
+def _key(n, started, round_, base, slope, by_round, first_round, unit, growth, queues):
+    value = base[n] + slope[n] * started
+    if len(by_round) > 0:
+        value += by_round[first_round[n] + round_]
+    if len(unit) == 0:
+        return value
+    level, edge = 0, unit[n]
+    while value >= edge and level < queues - 1:
+        level += 1
+        edge *= growth
+    return float(level)
+
+
+@njit(cache=True)
+def _insert(ready, size, key, n):
+    """Into a list that is sorted from the last to go to the first to go; ties by position, that is by arrival."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) >> 1
+        other = ready[middle]
+        if key[other] > key[n] or (key[other] == key[n] and other > n):
+            low = middle + 1
+        else:
+            high = middle
+    for i in range(size, low, -1):
+        ready[i] = ready[i - 1]
+    ready[low] = n
+
+
+@njit(cache=True)
+def run_events(
+    arrival_s,
+    rounds,
+    scale,
+    task_s,
+    sync_s,
+    switch_s,
+    gpus,
+    base,
+    slope,
+    by_round,
+    weight,
+    unit,
+    growth,
+    queues,
+    promote,
+    choice,
+    sigma,
+    cost_s,
+    blind_rank,
+):
+    """Arrivals, ends of tasks and barriers in the order of time; after all events of an instant one pass of dispatch."""
+    N, G = task_s.shape
+    M = gpus.sum()
+    first_gpu = np.zeros(G + 1, np.int64)
+    for g in range(G):
+        first_gpu[g + 1] = first_gpu[g] + gpus[g]
+    type_of = np.empty(M, np.int64)
+    for g in range(G):
+        type_of[first_gpu[g] : first_gpu[g + 1]] = g
+    first_round = np.zeros(N + 1, np.int64)
+    total = 0
+    for n in range(N):
+        first_round[n + 1] = first_round[n] + rounds[n]
+        total += rounds[n] * scale[n]
+    prefer = np.empty((N, G), np.int64)  # types from the cheapest to the dearest, ties by position
+    for n in range(N):
+        prefer[n] = np.argsort(cost_s[n], kind="mergesort")
+
+    out_job, out_round, out_task = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
+    out_gpu, out_start, out_end = np.empty(total, np.int64), np.empty(total), np.empty(total)
+
+    unstarted, running = np.zeros(N, np.int64), np.zeros(N, np.int64)  # tasks of the present round
+    barrier_s, since_s = np.zeros(N), np.zeros(N)
+    round_, started = np.zeros(N, np.int64), np.zeros(N, np.int64)
+    key = np.zeros(N)
+    ready, moved, size = np.empty(N + 1, np.int64), np.empty(N, np.int64), 0
+
+    last_job, now_job = np.full(M, -1, np.int64), np.full(M, -1, np.int64)
+    free_s = np.zeros(M)  # since when it is idle, or until when it is busy
+    idle, idle_size = np.empty(M, np.int64), gpus.copy()  # idle GPUs of type g: idle[first_gpu[g]:][:idle_size[g]]
+    for g in range(G):
+        for i in range(gpus[g]):
+            idle[first_gpu[g] + i] = first_gpu[g + 1] - 1 - i
+    idle_total = M
+
+    heap_s, heap_id, heap_size = np.empty(M + N), np.empty(M + N, np.int64), 0  # id: a GPU, or M + the job of a barrier
+    virtual_s, virtual_id = np.empty(M), np.zeros(M, np.int64)  # a heap per type: when its GPUs are free, as reserved
+    built, left = np.zeros(G, np.bool_), np.zeros(G, np.int64)
+    arrived, rows, switches = 0, 0, 0
+
+    while arrived < N or heap_size > 0:
+        now = np.inf
+        if heap_size > 0:
+            now = heap_s[0]
+        if arrived < N and arrival_s[arrived] < now:
+            now = arrival_s[arrived]
+
+        # ---- all events of this instant
+        while True:
+            opened = -1
+            if heap_size > 0 and heap_s[0] <= now:
+                event = heap_id[0]
+                heap_size -= 1
+                heap_s[0], heap_id[0] = heap_s[heap_size], heap_id[heap_size]
+                _sift_down(heap_s, heap_id, heap_size, 0)
+                if event < M:  # a task has ended on GPU `event`
+                    n, g = now_job[event], type_of[event]
+                    now_job[event] = -1
+                    free_s[event] = now
+                    idle[first_gpu[g] + idle_size[g]] = event
+                    idle_size[g] += 1
+                    idle_total += 1
+                    running[n] -= 1
+                    barrier_s[n] = max(barrier_s[n], now + sync_s[n, g])
+                    if running[n] == 0:
+                        since_s[n] = now
+                        if unstarted[n] == 0:
+                            heap_s[heap_size], heap_id[heap_size] = barrier_s[n], M + n
+                            heap_size += 1
+                            _sift_up(heap_s, heap_id, heap_size - 1)
+                else:  # all gradients of a round are in
+                    n = event - M
+                    round_[n] += 1
+                    if round_[n] < rounds[n]:
+                        opened = n
+            elif arrived < N and arrival_s[arrived] <= now:
+                opened = arrived
+                arrived += 1
+            else:
+                break
+            if opened >= 0:
+                unstarted[opened] = scale[opened]
+                barrier_s[opened] = 0.0
+                since_s[opened] = now
+                key[opened] = _key(
+                    opened, started[opened], round_[opened], base, slope, by_round, first_round, unit, growth, queues
+                )
+                _insert(ready, size, key, opened)
+                size += 1
+
+        # ---- who has waited too long starts again in the first queue
+        if promote < np.inf and size > 0 and idle_total > 0:
+            changed = False
+            for i in range(size):
+                n = ready[i]
+                if running[n] == 0 and started[n] > 0:
+                    service_s = started[n] * slope[n] * weight[n] / scale[n]
+                    if now - since_s[n] >= promote * service_s:
+                        started[n] = 0
+                        since_s[n] = now
+                        key[n] = _key(n, 0, round_[n], base, slope, by_round, first_round, unit, growth, queues)
+                        changed = True
+            if changed:
+                old = ready[:size].copy()
+                for i in range(len(old)):
+                    _insert(ready, i, key, old[i])
+
+        # ---- dispatch
+        left_total = idle_total
+        for g in range(G):
+            left[g] = idle_size[g]
+            built[g] = False
+        at = size - 1
+        touched = False
+        while at >= 0 and left_total > 0:
+            n = ready[at]
+            at -= 1
+            begun = False
+            for _ in range(unstarted[n]):
+                if left_total == 0:
+                    break
+                gpu = -1
+                if choice == LONGEST_IDLE:
+                    for g in range(G):
+                        for i in range(first_gpu[g], first_gpu[g] + idle_size[g]):
+                            other = idle[i]
+                            if (
+                                gpu < 0
+                                or free_s[other] < free_s[gpu]
+                                or (free_s[other] == free_s[gpu] and blind_rank[other] < blind_rank[gpu])
+                            ):
+                                gpu = other
+                    best = type_of[gpu]
+                else:
+                    best, best_s = -1, np.inf
+                    for i in range(G):
+                        g = prefer[n, i]
+                        if gpus[g] == 0:
+                            continue
+                        if left[g] > 0:
+                            if now + cost_s[n, g] < best_s:
+                                best, best_s = g, now + cost_s[n, g]
+                            break  # idle, so a dearer type is no better even if it is idle too
+                        if choice == FASTEST_IDLE:
+                            continue
+                        top = first_gpu[g]
+                        if not built[g]:
+                            built[g] = True
+                            virtual_s[top : first_gpu[g + 1]] = np.sort(free_s[top : first_gpu[g + 1]])
+                        if virtual_s[top] + sigma * cost_s[n, g] < best_s:
+                            best, best_s = g, virtual_s[top] + sigma * cost_s[n, g]
+                    top = first_gpu[best]
+                    if left[best] == 0:  # it waits; its place is reserved for this pass
+                        virtual_s[top] += task_s[n, best]
+                        _sift_down(
+                            virtual_s[top : first_gpu[best + 1]], virtual_id[top : first_gpu[best + 1]], gpus[best], 0
+                        )
+                        continue
+                    high = idle_size[best] - 1
+                    gpu = idle[top + high]
+                    for i in range(high, max(-1, high - LOOK_BACK), -1):
+                        if last_job[idle[top + i]] == n:
+                            gpu = idle[top + i]
+                            break
+                # start it there
+                top = first_gpu[best]
+                for i in range(idle_size[best] - 1, -1, -1):
+                    if idle[top + i] == gpu:
+                        idle[top + i] = idle[top + idle_size[best] - 1]
+                        break
+                idle_size[best] -= 1
+                idle_total -= 1
+                left[best] -= 1
+                left_total -= 1
+                end = now + task_s[n, best]
+                if last_job[gpu] != n:
+                    if last_job[gpu] >= 0:
+                        end += switch_s[n]
+                        switches += 1
+                    last_job[gpu] = n
+                now_job[gpu] = n
+                free_s[gpu] = end
+                heap_s[heap_size], heap_id[heap_size] = end, gpu
+                heap_size += 1
+                _sift_up(heap_s, heap_id, heap_size - 1)
+                out_job[rows], out_round[rows], out_task[rows] = n, round_[n], scale[n] - unstarted[n]
+                out_gpu[rows], out_start[rows], out_end[rows] = gpu, now, end
+                rows += 1
+                unstarted[n] -= 1
+                running[n] += 1
+                started[n] += 1
+                begun = True
+            if begun:
+                touched = True
+                if unstarted[n] > 0:
+                    new = _key(n, started[n], round_[n], base, slope, by_round, first_round, unit, growth, queues)
+                    if new != key[n]:
+                        key[n] = new
+                        ready[at + 1] = STARTED - 1 - n  # it finds its new place when the pass is over
+                else:
+                    ready[at + 1] = STARTED
+        if touched:
+            kept, moves = at + 1, 0
+            for i in range(at + 1, size):
+                entry = ready[i]
+                if entry >= 0:
+                    ready[kept] = entry
+                    kept += 1
+                elif entry < STARTED:
+                    moved[moves] = STARTED - 1 - entry
+                    moves += 1
+            for i in range(moves):
+                _insert(ready, kept, key, moved[i])
+                kept += 1
+            size = kept
+    return out_job, out_round, out_task, out_gpu, out_start, out_end, switches
+
+
+@njit(cache=True)
+def run_list(job, rounds, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first, blind_rank):
+    """Rounds in the order of the list, tasks one by one: on the GPU that is free first, or where it ends first."""
+    N, G = task_s.shape
+    M = gpus.sum()
+    total = 0
+    for n in job:
+        total += scale[n]
+    out_job, out_round, out_task = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
+    out_gpu, out_start, out_end = np.empty(total, np.int64), np.empty(total), np.empty(total)
+    barrier_s, round_ = arrival_s.copy(), np.zeros(N, np.int64)
+    last_job = np.full(M, -1, np.int64)
+    first_gpu = np.zeros(G + 1, np.int64)
+    for g in range(G):
+        first_gpu[g + 1] = first_gpu[g] + gpus[g]
+    # A heap of free times per type, or, where types do not matter, one over all GPUs.
+    heaps = G if finish_first else 1
+    edges = first_gpu if finish_first else np.array([0, M])
+    heap_s, heap_id = np.zeros(M), np.arange(M)
+    name = np.arange(M) if finish_first else np.argsort(blind_rank)  # the GPU behind an id; ties go by id
+    type_of = np.empty(M, np.int64)
+    for g in range(G):
+        type_of[first_gpu[g] : first_gpu[g + 1]] = g
+    rows = 0
+    for n in job:
+        ready_s, next_s = barrier_s[n], 0.0
+        for task in range(scale[n]):
+            best, best_s = -1, np.inf
+            for h in range(heaps):
+                if edges[h] == edges[h + 1]:
+                    continue
+                end_s = heap_s[edges[h]]
+                if finish_first:
+                    end_s = max(ready_s, end_s) + task_s[n, h]
+                # Where it ends at the same time, the GPU that is free first: on equal GPUs both ways are the same.
+                if end_s < best_s or (end_s == best_s and heap_s[edges[h]] < heap_s[edges[best]]):
+                    best, best_s = h, end_s
+            low, high = edges[best], edges[best + 1]
+            gpu = name[heap_id[low]]
+            g = type_of[gpu]
+            start = max(ready_s, heap_s[low])
+            end = start + task_s[n, g]
+            if last_job[gpu] >= 0 and last_job[gpu] != n:
+                end += switch_s[n]
+            last_job[gpu] = n
+            heap_s[low] = end
+            _sift_down(heap_s[low:high], heap_id[low:high], high - low, 0)
+            next_s = max(next_s, end + sync_s[n, g])
+            out_job[rows], out_round[rows], out_task[rows] = n, round_[n], task
+            out_gpu[rows], out_start[rows], out_end[rows] = gpu, start, end
+            rows += 1
+        barrier_s[n] = next_s
+        round_[n] += 1
+    return out_job, out_round, out_task, out_gpu, out_start, out_end

@@ -1,0 +1,231 @@
+"""The task-level simulator: the paper's toy example, and schedules that can be carried out whatever the instance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given as over
+from hypothesis import strategies as st
+from task_instances import drawn, instances, optimum, total, toy
+
+from fairlead.model.errors import InputError
+from fairlead.model.tasks import Choice, Instance, Rule, completions_s, instance
+from fairlead.numerics.random import stream
+from fairlead.numerics.task_bounds import pooled
+from fairlead.policies.hare import bounded, by_midpoints, candidates, faithful, fluid_midpoints, weighted_srpt
+from fairlead.sim.task_check import violations
+from fairlead.sim.tasks import best_of, run_list, run_rule
+
+
+def in_turn(given: Instance, choice: Choice = Choice.FASTEST_IDLE) -> Rule:
+    return Rule(np.zeros(given.jobs), np.zeros(given.jobs), choice=choice)
+
+
+# ---- figure 1. The picture's three schedules, put together again from their totals and what the text says of them.
+
+OBLIVIOUS = [
+    *((0, 0, 0, 0, 0.0), (0, 0, 1, 2, 0.0)),  # J1 on GPU1 and GPU3 although all are free
+    *((1, 0, 0, 0, 1.5), (1, 1, 0, 0, 2.5), (1, 2, 0, 0, 3.5)),
+    *((2, 0, 0, 1, 1.5), (2, 0, 1, 2, 1.5), (2, 1, 0, 1, 3.0), (2, 1, 1, 2, 3.0)),
+]
+ONE_GPU_PER_JOB = [
+    *((0, 0, 0, 1, 0.0), (0, 0, 1, 1, 2.0)),
+    *((1, 0, 0, 0, 0.0), (1, 1, 0, 0, 1.0), (1, 2, 0, 0, 2.0)),
+    *((2, 0, 0, 2, 0.0), (2, 0, 1, 2, 0.5), (2, 1, 0, 2, 1.0), (2, 1, 1, 2, 1.5)),
+]
+INTRA_JOB = [
+    *((0, 0, 0, 2, 0.5), (0, 0, 1, 2, 1.5)),
+    *((1, 0, 0, 0, 0.0), (1, 1, 0, 0, 1.0), (1, 2, 0, 0, 2.0)),
+    *((2, 0, 0, 1, 0.0), (2, 0, 1, 2, 0.0), (2, 1, 0, 1, 1.5), (2, 1, 1, 2, 2.5)),
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted", "makespan"), [(OBLIVIOUS, 10.5, 4.5), (ONE_GPU_PER_JOB, 9.0, 4.0), (INTRA_JOB, 8.5, 3.0)]
+)
+def test_the_drawn_schedules_of_figure_1_have_their_printed_totals(
+    rows: list[tuple[int, int, int, int, float]], wanted: float, makespan: float
+) -> None:
+    schedule = drawn(toy(j2_in_a_row=True), rows)
+    assert total(toy(j2_in_a_row=True), schedule) == wanted
+    assert schedule.end_s.max() == makespan
+
+
+@pytest.mark.parametrize(("in_a_row", "best"), [(True, 8.0), (False, 7.5)])
+def test_on_figure_1_the_portfolio_lies_between_the_optimum_and_the_drawn_schedule(in_a_row: bool, best: float) -> None:
+    given = toy(j2_in_a_row=in_a_row)
+    assert optimum(given) == best
+    _, schedule = best_of(given, candidates(given))
+    assert best <= total(given, schedule) <= 8.5
+
+
+# ---- every schedule can be carried out
+
+
+@over(instances(), st.sampled_from(Choice), st.sampled_from((1.0, 1.3)))
+def test_every_rule_makes_a_schedule_that_can_be_carried_out(given: Instance, choice: Choice, sigma: float) -> None:
+    for rule in (
+        in_turn(given),
+        weighted_srpt(given),
+        by_midpoints(given, fluid_midpoints(given)),
+        replace(in_turn(given), slope=np.ones(given.jobs), unit=np.full(given.jobs, 3.0), promote=2.0),
+    ):
+        assert violations(given, run_rule(given, replace(rule, choice=choice, sigma=sigma))) == []
+
+
+@over(instances())
+def test_every_list_makes_a_schedule_that_can_be_carried_out(given: Instance) -> None:
+    middle = pooled(given)
+    for order in (faithful(given, middle), bounded(given, middle)):
+        for earliest_finish in (False, True):
+            assert violations(given, run_list(given, order, earliest_finish=earliest_finish)) == []
+
+
+@over(instances(equal_gpus=True, switching=False))
+def test_on_equal_gpus_it_does_not_matter_how_the_gpu_is_chosen(given: Instance) -> None:
+    by_choice = [
+        completions_s(given, run_rule(given, replace(weighted_srpt(given), choice=choice))) for choice in Choice
+    ]
+    np.testing.assert_allclose(by_choice[0], by_choice[1])
+    np.testing.assert_allclose(by_choice[0], by_choice[2])
+    order = bounded(given, pooled(given))
+    lists = [completions_s(given, run_list(given, order, earliest_finish=ends)) for ends in (False, True)]
+    np.testing.assert_allclose(lists[0], lists[1])
+
+
+def test_the_same_input_gives_the_same_schedule() -> None:
+    given = toy(j2_in_a_row=True)
+    one, other = run_rule(given, weighted_srpt(given)), run_rule(given, weighted_srpt(given))
+    for column in ("job", "round", "task", "gpu", "start_s", "end_s"):
+        np.testing.assert_array_equal(getattr(one, column), getattr(other, column))
+
+
+# ---- single behaviours
+
+
+def test_synchronisation_overlaps_the_next_task_of_the_gpu() -> None:
+    given = instance(
+        arrival_s=np.zeros(2),
+        rounds=np.array([2, 1]),
+        scale=np.array([1, 1]),
+        task_s=np.array([[2.0], [1.0]]),
+        sync_s=np.array([[1.0], [0.0]]),
+        gpus=np.array([1]),
+    )
+    # Job 0 computes 0-2 and synchronises 2-3; job 1 computes meanwhile.
+    assert completions_s(given, run_rule(given, in_turn(given))).tolist() == [6.0, 3.0]
+
+
+def test_a_gpu_pays_the_switch_only_when_it_turns_to_another_job() -> None:
+    given = instance(
+        arrival_s=np.array([0.0, 3.0]),
+        rounds=np.array([3, 1]),
+        scale=np.array([1, 1]),
+        task_s=np.array([[1.0], [1.0]]),
+        gpus=np.array([1]),
+        switch_s=np.array([5.0, 0.5]),
+    )
+    assert completions_s(given, run_rule(given, in_turn(given))).tolist() == [3.0, 4.5]
+
+
+def test_a_task_waits_for_the_fast_gpu_if_it_ends_earlier_there() -> None:
+    given = instance(
+        arrival_s=np.zeros(1),
+        rounds=np.array([1]),
+        scale=np.array([2]),
+        task_s=np.array([[1.0, 5.0]]),
+        gpus=np.array([1, 1]),
+    )
+    earliest = run_rule(given, in_turn(given, Choice.EARLIEST_FINISH))
+    assert earliest.gpu.tolist() == [0, 0]
+    assert completions_s(given, earliest).tolist() == [2.0]
+    assert completions_s(given, run_rule(given, in_turn(given))).tolist() == [5.0]
+
+
+ONE = np.array([1])
+
+
+def test_jobs_out_of_order_of_arrival_are_sorted() -> None:
+    given = instance(
+        arrival_s=np.array([5.0, 1.0]),
+        rounds=np.array([7, 9]),
+        scale=np.array([1, 1]),
+        task_s=np.ones((2, 1)),
+        gpus=ONE,
+    )
+    assert given.rounds.tolist() == [9, 7]
+
+
+def test_a_task_time_of_zero_is_refused() -> None:
+    with pytest.raises(InputError, match="task_s holds 0"):
+        instance(arrival_s=np.zeros(1), rounds=ONE, scale=ONE, task_s=np.zeros((1, 1)), gpus=ONE)
+
+
+# ---- the checker sees each kind of mistake
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "complaint"),
+    [
+        ("start_s", 0, -1.0, "before its job arrives"),
+        ("gpu", 2, 1, "overlap"),
+        ("end_s", 2, 0.5, "shorter than"),
+        ("start_s", 8, 0.75, "before all gradients"),
+        ("round", 8, 0, "each of its k tasks once"),
+        ("job", 8, 1, "too many or too few"),
+        ("gpu", 8, 3, "outside 0..2"),
+    ],
+)
+def test_the_checker_complains(column: str, row: int, value: float, complaint: str) -> None:
+    given = toy(j2_in_a_row=True)
+    good = drawn(given, ONE_GPU_PER_JOB)
+    changed = getattr(good, column).copy()
+    changed[row] = value
+    assert any(complaint in found for found in violations(given, replace(good, **{column: changed})))
+
+
+def test_the_checker_misses_no_switch() -> None:
+    given = toy(j2_in_a_row=True)
+    dear = replace(given, known=replace(given.known, switch_s=np.ones(3)))
+    assert violations(dear, drawn(given, OBLIVIOUS)) == ["a task is shorter than its switch and its computation"]
+
+
+# ---- speed, CPU seconds without compilation; four times the targets' room for slow machines
+
+
+def crowd(jobs: int, longest: int) -> Instance:
+    random = stream(0, "crowd of tasks")
+    fastest_s = random.uniform(0.3, 4.4, (jobs, 1))
+    return instance(
+        arrival_s=np.cumsum(random.exponential(3.0, jobs)),
+        rounds=random.integers(longest // 10, longest, jobs),
+        scale=random.choice([1, 2, 4, 8], jobs),
+        task_s=fastest_s * random.uniform(1.0, 7.0, (jobs, 4)),
+        gpus=np.full(4, 16),
+        sync_s=np.repeat(0.15 * fastest_s, 4, axis=1),
+        switch_s=0.03 * fastest_s[:, 0],
+    )
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    work()  # compiles
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def test_a_million_tasks_are_dispatched_per_second() -> None:
+    given = crowd(1000, 500)
+    spent_s = cpu_s(lambda: run_rule(given, in_turn(given)))
+    assert given.tasks.sum() > 900_000
+    assert given.tasks.sum() / spent_s > 250_000
+
+
+def test_earliest_finish_dispatch_of_eighteen_thousand_tasks_takes_less_than_a_second() -> None:
+    given = crowd(200, 44)
+    assert given.tasks.sum() > 17_000
+    assert cpu_s(lambda: run_rule(given, weighted_srpt(given))) < 1.0
