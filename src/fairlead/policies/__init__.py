@@ -9,6 +9,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.numerics.solve import Limit
 from fairlead.policies.equal_share import equal_share
+from fairlead.policies.fft import fft
 from fairlead.policies.gandiva_fair import gandiva_fair
 from fairlead.policies.gavel import gavel
 from fairlead.policies.las import las
@@ -98,6 +99,14 @@ _ALL = (
         "Gandiva_fair (EuroSys 2020)",
         Level.SHARES,
         by_tenants(_gandiva_fair),
+    ),
+    Policy(
+        "fft",
+        "Every round the cheapest assignment of jobs to types; a job that lags behind its fair progress gets cheaper.",
+        "FFT (ICS 2025)",
+        Level.GRANTS,
+        fft,
+        knows=frozenset({Knows.LENGTHS}),
     ),
 )
 

@@ -1,0 +1,199 @@
+"""FFT by hand: the two examples of its paper through the simulator, and phi, rho and tau with their arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from building import Scene, job, profile, setup
+from fairlead.model.allocation import Level, Placement, Spot
+from fairlead.model.errors import InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.model.view import View
+from fairlead.policies import REGISTRY
+from fairlead.policies.fft import FFTMemory, fair_progress, fft, phi, unit_of_work
+from fairlead.policies.policy import Policy
+from fairlead.rates.profile import Profile
+from fairlead.studies.simulate import simulate
+
+FFT = REGISTRY["fft"]
+
+# Table 1: 8 and 1 epochs a minute on two single GPUs, two jobs of 16 epochs.
+EPOCHS = profile({"m": {"v100": 8 / 60, "k80": 1 / 60}})
+# Fig. 2, work in minutes: J1 and J2 take 5 min on the A10, J4 takes 14.4 min on the T4 and is 1.6 times faster on the A10.
+FIG_2 = profile({"short": {"a10": 1 / 60}, "j4": {"t4": 1 / 60, "a10": 1.6 / 60}})
+FIG_2_JOBS = (
+    job("j1", samples=5.0, model="short"),
+    job("j2", samples=5.0, model="short", at=600.0),
+    job("j4", samples=14.4, model="j4"),
+)
+
+
+def jct_min(
+    jobs: tuple[JobSpec, ...], cluster: str, policy: Policy, speeds: Profile, round_s: float, restart_s: float
+) -> dict[str, float]:
+    state = simulate(setup(jobs, cluster, policy, speeds, round_s=round_s, restart_s=restart_s)).state
+    return {spec.id: (state.end_s[j] - spec.arrival_s) / 60 for j, spec in enumerate(state.specs)}
+
+
+@pytest.mark.parametrize(("work", "total"), [("total", 5.75), ("remaining", 6.625)])
+def test_table_1_comes_out_with_total_work_only(work: str, total: float) -> None:
+    """Total work lets the first job finish on the fast GPU: 2 + 3.75. Remaining work swaps them after one round."""
+    jobs = (job("a", samples=16.0, model="m"), job("b", samples=16.0, model="m"))
+
+    took = jct_min(jobs, "v100:1,k80:1", FFT.with_parameters({"work": work}), EPOCHS, 60.0, 0.0)
+
+    assert sum(took.values()) == pytest.approx(total)
+
+
+def as_it_says(**parameters: Any) -> Policy:
+    """FFT with its grants put on nodes of one GPU as they are: no rule of ours refuses a move."""
+
+    def allocate(view: View, memory: FFTMemory | None) -> tuple[Placement, FFTMemory]:
+        grants, kept = fft(view, memory, **parameters)
+        node_of = view.cluster.node_type.tolist().index
+        spots: list[Spot] = [()] * view.jobs
+        for j, i in zip(grants.jobs.tolist(), grants.types.tolist(), strict=True):
+            spots[j] = ((node_of(i), 1),)
+        return Placement(tuple(spots), grants.answer), kept
+
+    return Policy("fft-as-it-says", "", "", Level.PLACEMENT, allocate, FFT.knows)
+
+
+@pytest.mark.parametrize(("work", "j4"), [("total", 18.0), ("remaining", 14.4)])
+def test_figure_2_comes_out_with_remaining_work_only(work: str, j4: float) -> None:
+    """With total work J4 moves to the A10 at 5, has to leave at 10 and moves again at 15: the paper's bad schedule."""
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", as_it_says(work=work), FIG_2, 300.0, 120.0)
+
+    assert took["j4"] == pytest.approx(j4)
+
+
+def test_our_rule_for_moves_refuses_the_bad_schedule_of_figure_2() -> None:
+    """Three minutes on the A10 are worth 4.8 on the T4, less than the round of 5 that the move takes."""
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", FFT, FIG_2, 300.0, 120.0)
+
+    assert took["j4"] == pytest.approx(14.4)
+
+
+def test_costs_of_figure_2_at_five_minutes() -> None:
+    """W = 14.4 / 5 = 2.88 rounds on the T4. Stay: 1/2.88 + 2.88 = 3.227. Move: 1.6/2.88 + 2.88/1.6 + 2/5 = 2.756."""
+    cost = phi(np.array([1.0]), np.array([[1.0, 1.6]]), np.array([2.88]), np.array([1]))
+
+    assert cost + np.array([[0.0, 0.4]]) == pytest.approx(np.array([[3.227, 2.756]]), abs=5e-4)
+
+
+def test_phi_by_hand() -> None:
+    """Three rounds old, 4 GPUs, 10 units, 2 units a round: 3 x 2/10 + 4 x 10/2 = 20.6; on no GPU that it cannot use."""
+    cost = phi(np.array([3.0]), np.array([[2.0, 0.0]]), np.array([10.0]), np.array([4]))
+
+    assert cost == pytest.approx(np.array([[20.6, 0.0]]))
+
+
+def test_the_unit_of_work_is_a_round_on_the_slowest_type_that_the_job_can_use() -> None:
+    """`fast` makes 1 sample/s on a K80, two GPUs 2: 720 in 360 s. `v` runs on the V100 only, at 1."""
+    view = Scene([job("a", 2, model="fast"), job("b", model="v")], "v100:2,k80:2").view(360.0)
+
+    assert unit_of_work(view).tolist() == [720.0, 360.0]
+
+
+def test_tau_by_hand() -> None:
+    """Three jobs, 3 GPUs of either type, width 2: f = 3 / (3 x 2) = 1/2 of the time on each; 1/2 x 1 + 1/2 x 4 = 2.5.
+
+    On one type only, the better: 1/2 x 4 = 2. With 12 units to do, tau - a = 4.8 rounds and 6.
+    """
+    theta, d, Y, active = np.array([[4.0, 1.0]]), np.array([2]), np.array([3, 3]), np.array([3.0])
+
+    assert 12 / fair_progress(theta, d, Y, active, "share") == pytest.approx([4.8])
+    assert 12 / fair_progress(theta, d, Y, active, "one-type") == pytest.approx([6.0])
+
+
+def test_a_private_cluster_is_never_wider_than_the_gang() -> None:
+    """Alone on 3 + 3 GPUs with width 2: f = 3/2 each, scaled to 1/2 and 1/2."""
+    fair = fair_progress(np.array([[4.0, 1.0]]), np.array([2]), np.array([3, 3]), np.array([1.0]), "share")
+
+    assert fair == pytest.approx([2.5])
+
+
+def test_rho_by_hand() -> None:
+    """Two jobs on one GPU, each of 7200 samples at 1 a second: W = 20 rounds, fair progress 1/2, tau - a = 40.
+
+    Seen at rounds 0, 1 and 2. mu(0) = 0, so rho(1) = 0 for both. mu(1) = 1/40: who waits, b, gets
+    rho(2) = 1/40 x (1/2 - 0) = 1/80, who runs max(0, 1/40 x (1/2 - 1)) = 0.
+    """
+    jobs = [job("a", samples=7200.0), job("b", samples=7200.0)]
+    memory = None
+    for now_s in (0.0, 360.0, 720.0):
+        held = {"a": ((0, 1),)} if now_s else {}
+        _, memory = fft(Scene(jobs, "v100:1", held=held, now_s=now_s).view(360.0), memory)
+        assert memory.fair == pytest.approx([0.5, 0.5])
+        assert memory.mu == pytest.approx(np.full(2, now_s / 360.0 / 40.0))
+        assert memory.rho == pytest.approx([0.0, 1 / 80 if now_s == 720.0 else 0.0])
+
+
+def test_rho_counts_what_was_achieved_not_what_was_granted() -> None:
+    """The job holds its GPU but spends the round restoring: it lags like one that waits."""
+    jobs = [job("a", samples=7200.0), job("b", samples=7200.0)]
+    before = Scene(jobs, "v100:1", held={"a": ((0, 1),)}, now_s=360.0).view(360.0)
+    after = Scene(jobs, "v100:1", held={"a": ((0, 1),)}, now_s=720.0).view(360.0)
+    assert before.done is not None
+
+    _, memory = fft(before, None)
+    _, memory = fft(replace(after, gather=lambda name: before.done if name == "done" else after.gather(name)), memory)
+
+    assert memory.rho == pytest.approx([1 / 80, 1 / 80])
+
+
+def test_memory_finds_its_jobs_again_when_others_come_and_go() -> None:
+    jobs = [job(f"j{i}", samples=7200.0) for i in range(4)]
+    _, memory = fft(Scene(jobs[:3], "v100:1", now_s=360.0).view(360.0), None)
+    view = Scene(jobs, "v100:1", now_s=720.0).view(360.0)
+    without_first = replace(view, job=view.job[1:], gather=lambda name: view.gather(name)[1:])
+
+    _, memory = fft(without_first, memory)
+
+    assert memory.job.tolist() == [1, 2, 3]
+    assert memory.rho[:2] == pytest.approx(np.full(2, 1 / 60 * 1 / 3))
+    assert memory.rho[2] == 0.0
+
+
+def granted(scene: Scene) -> dict[int, int]:
+    """Job -> type."""
+    grants, _ = fft(scene.view(), None)
+    return dict(zip(grants.jobs.tolist(), grants.types.tolist(), strict=True))
+
+
+def test_a_type_without_the_memory_is_never_granted() -> None:
+    """`v` has no rate on the K80, which would be free."""
+    assert list(granted(Scene([job("a", model="v"), job("b", model="v")], "v100:1,k80:1")).values()) == [0]
+
+
+def test_a_job_of_unknown_length_still_runs() -> None:
+    unknown = replace(job("a"), steps=None)
+
+    assert granted(Scene([unknown, job("b")], "v100:2")) == {0: 0, 1: 0}
+
+
+def test_of_two_equal_choices_a_job_stays_where_it_is() -> None:
+    """Both jobs are alike, and so are the types to them."""
+    scene = Scene([job("a"), job("b")], "v100:1,k80:1", held={"a": ((1, 1),), "b": ((0, 1),)}, now_s=360.0)
+
+    assert granted(scene) == {0: 1, 1: 0}
+
+
+def test_a_wrong_option_says_what_was_wanted() -> None:
+    with pytest.raises(InputError, match='work is "some"; wanted total or remaining'):
+        fft(Scene([job("a")]).view(), None, work="some")
+
+
+def test_the_mean_crowd_follows_the_jobs_of_a_life() -> None:
+    """Alone for two rounds, then two: at round 2 the first job has seen 1 on average, the new one 2."""
+    first, second = job("a", samples=7200.0), job("b", samples=7200.0, at=720.0)
+    memory = None
+    for now_s, jobs in ((0.0, [first]), (360.0, [first]), (720.0, [first, second])):
+        _, memory = fft(Scene(jobs, "v100:1", now_s=now_s).view(360.0), memory, crowd="mean")
+
+    assert memory is not None
+    assert memory.fair == pytest.approx([1.0, 0.5])

@@ -1,0 +1,177 @@
+"""One round of FFT as a program: against its bound, against all possibilities, and with nothing left idle."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
+from fairlead.policies.fft import CLOSE, Effort, assign, phi
+
+
+class Round(NamedTuple):
+    c: FloatArray  # j,i
+    runs: BoolArray  # j,i
+    d: IntArray  # j
+    Y: IntArray  # i
+    held: IntArray  # j
+
+
+def random_round(gpus: int, types: int, jobs: int, seed: int) -> Round:
+    """Lengths over three decades, ages up to 50 rounds, a third of the jobs behind, restarts of 0.05 to 0.5 rounds."""
+    random = np.random.default_rng(seed)
+    Y = np.full(types, gpus // types)
+    d = random.choice([1, 2, 4, 8], jobs, p=[0.5, 0.2, 0.2, 0.1])
+    theta = np.exp(
+        np.cumsum(np.log(np.hstack([np.ones((jobs, 1)), random.uniform(0.8, 2.0, (jobs, types - 1))])), axis=1)
+    )
+    theta = theta / theta.min(axis=1, keepdims=True)
+    rho = np.where(random.random(jobs) < 0.3, random.exponential(1.0, jobs), 0.0)
+    last = random.integers(-1, types, jobs)
+    moves = (last >= 0)[:, None] & (last[:, None] != np.arange(types))
+    s = np.where(moves, random.uniform(0.05, 0.5, jobs)[:, None], 0.0)
+    c = phi(random.uniform(0, 50, jobs), theta, np.exp(random.normal(2.0, 1.5, jobs)), d) + s - rho[:, None] * theta
+    return Round(c, random.random((jobs, types)) < 0.95, d, Y, np.where(random.random(jobs) < 0.3, last, -1))
+
+
+def bound(case: Round) -> float:
+    """The linear program with the bonus, written down once more; its cost without the bonus."""
+    jobs, types = np.nonzero(case.runs)
+    cost, width = case.c[jobs, types], case.d[jobs].astype(np.float64)
+    cells, many = np.arange(len(jobs)), len(case.d)
+    start, index, value = columns_from_entries(
+        row=np.concatenate((jobs, many + types)),
+        column=np.concatenate((cells, cells)),
+        value=np.concatenate((np.ones(len(cells)), width)),
+        columns=len(cells),
+    )
+    program = LinearProgram(
+        cost=cost - (1.0 + (np.abs(cost) / width).max()) * width,
+        low=np.zeros(len(cells)),
+        high=np.ones(len(cells)),
+        row_low=np.full(many + len(case.Y), -np.inf),
+        row_high=np.concatenate((np.ones(many), case.Y)),
+        start=start,
+        index=index,
+        value=value,
+    )
+    found = solve(program)
+    assert isinstance(found, Optimal)
+    return float(cost @ found.x)
+
+
+def check_sound(case: Round, type_of: IntArray) -> None:
+    """Where they can run, no more than there are, and nothing idle that somebody could use."""
+    ran = np.flatnonzero(type_of >= 0)
+    assert case.runs[ran, type_of[ran]].all()
+    free = case.Y - np.bincount(type_of[ran], case.d[ran], len(case.Y)).astype(np.int64)
+    assert (free >= 0).all()
+    waiting = type_of < 0
+    assert not (case.runs[waiting] & (case.d[waiting][:, None] <= free)).any()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "types", "jobs"), [(512, 4, 200), (512, 4, 500), (2048, 4, 1000), (2048, 8, 1000), (1000, 8, 4000)]
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_large_round_costs_at_most_half_a_percent_more_than_its_bound(
+    gpus: int, types: int, jobs: int, seed: int
+) -> None:
+    """Without the bonus, relative to the sum of |c| over what is granted."""
+    case = random_round(gpus, types, jobs, seed)
+
+    type_of, how = assign(*case)
+
+    check_sound(case, type_of)
+    ran = np.flatnonzero(type_of >= 0)
+    granted = case.c[ran, type_of[ran]]
+    assert how in ("rounded", "settled")
+    assert granted.sum() - bound(case) <= 0.005 * np.abs(granted).sum()
+
+
+def worth(case: Round, type_of: IntArray) -> float:
+    """The objective with its bonus."""
+    bonus = 1.0 + (np.abs(case.c) / case.d[:, None])[case.runs].max(initial=0.0)
+    return float(sum(case.c[j, i] - bonus * case.d[j] for j, i in enumerate(type_of) if i >= 0))
+
+
+def by_trying_all(case: Round) -> float:
+    best = 0.0
+    for types in product(*([-1, *np.flatnonzero(row).tolist()] for row in case.runs)):
+        used = np.bincount([i for i in types if i >= 0], [d for i, d in zip(types, case.d, strict=True) if i >= 0], 2)
+        if (used <= case.Y).all():
+            best = min(best, worth(case, np.array(types)))
+    return best
+
+
+def small_round(seed: int) -> Round:
+    case = random_round(8, 2, 6, seed)
+    return case._replace(Y=np.array([5, 3]), d=np.minimum(case.d, 4))
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10_000))
+def test_a_small_exact_round_is_the_best_of_all(seed: int) -> None:
+    case = small_round(seed)
+
+    type_of, _ = assign(*case, Effort(exact=True))
+
+    check_sound(case, type_of)
+    best = by_trying_all(case)
+    # `CLOSE` to the bound is good enough even for `exact`: of the sum of |c|, not of the bonus.
+    assert worth(case, type_of) <= best + CLOSE * np.abs(case.c).sum() + 1e-4 * abs(best)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10_000))
+def test_a_small_rounded_round_is_sound_and_no_better_than_the_best(seed: int) -> None:
+    case = small_round(seed)
+
+    plain, _ = assign(*case, Effort(settle=0))
+    usual, _ = assign(*case)
+
+    check_sound(case, plain)
+    check_sound(case, usual)
+    best = by_trying_all(case)
+    assert best - 1e-5 <= worth(case, usual) <= worth(case, plain) + 1e-5
+
+
+def test_equal_widths_need_no_rounding() -> None:
+    """Then it is a transportation problem, whose vertices are whole."""
+    case = random_round(400, 4, 300, 3)
+    case = case._replace(d=np.full(300, 4))
+
+    type_of, how = assign(*case)
+
+    check_sound(case, type_of)
+    assert how == "rounded"
+    ran = np.flatnonzero(type_of >= 0)
+    assert case.c[ran, type_of[ran]].sum() == pytest.approx(bound(case), abs=1e-3)
+
+
+def test_a_solve_that_gives_up_leaves_the_greedy_order() -> None:
+    """Cost per GPU: 2 and 3 on the first type before 4 on the second."""
+    case = Round(
+        c=np.array([[3.0, 9.0], [4.0, 8.0], [9.0, 9.0]]),
+        runs=np.ones((3, 2), dtype=np.bool_),
+        d=np.array([1, 2, 1]),
+        Y=np.array([3, 2]),
+        held=np.full(3, -1),
+    )
+
+    type_of, how = assign(*case, Effort(iterations=0))
+
+    assert how == "greedy"
+    assert type_of.tolist() == [0, 0, 1]
+
+
+def test_the_same_round_is_decided_the_same_way_again() -> None:
+    case = random_round(512, 4, 200, 1)
+
+    assert np.array_equal(assign(*case)[0], assign(*case)[0])
