@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from building import Scene, job, run_checked, setup, start, stop
+from building import Scene, granted, job, run_checked, setup, start, stop
+from fairlead.model.allocation import Grants
+from fairlead.model.view import View
 from fairlead.policies import REGISTRY
 from fairlead.policies.equal_share import equal_share
 from fairlead.policies.las import las
@@ -18,14 +21,24 @@ from fairlead.rounds.look import look
 V_AND_K = "v100:1,k80:1"
 
 
+def table(allocate: Callable[[View, None], tuple[Grants, None]], view: View) -> list[list[int]]:
+    """GPUs by job and type."""
+    return granted(view, allocate(view, None)[0])
+
+
+def line(allocate: Callable[[View, None], tuple[Grants, None]], view: View) -> list[int]:
+    """GPUs by job, on the only type."""
+    return [gpus for (gpus,) in table(allocate, view)]
+
+
 def test_fifo_gives_each_job_its_fastest_type_with_room() -> None:
     scene = Scene([job("a", model="fast"), job("b", model="fast"), job("c", model="fast")], V_AND_K)
 
-    assert fifo(scene.view(), None)[0].gpus.tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert table(fifo, scene.view()) == [[1, 0], [0, 1], [0, 0]]
 
 
 def test_fifo_passes_over_a_job_that_does_not_fit() -> None:
-    assert fifo(Scene([job("a", 3), job("b", 2), job("c", 1)], "v100:4").view(), None)[0].gpus.ravel().tolist() == [
+    assert line(fifo, Scene([job("a", 3), job("b", 2), job("c", 1)], "v100:4").view()) == [
         3,
         0,
         1,
@@ -51,20 +64,20 @@ def test_fifo_sticky_stays_where_it_started(tmp_path: Path) -> None:
 def test_fifo_sticky_does_not_hand_out_what_is_held() -> None:
     scene = Scene([job("a"), job("b"), job("c")], V_AND_K, held={"c": ((0, 1),)})
 
-    assert fifo_sticky(scene.view(), None)[0].gpus.tolist() == [[0, 1], [0, 0], [1, 0]]
+    assert table(fifo_sticky, scene.view()) == [[0, 1], [0, 0], [1, 0]]
 
 
 def test_srtf_starts_the_shortest_first() -> None:
     scene = Scene([job("a", samples=300.0), job("b", samples=100.0), job("c", samples=200.0)], "v100:2")
 
-    assert srtf(scene.view(), None)[0].gpus.ravel().tolist() == [0, 1, 1]
+    assert line(srtf, scene.view()) == [0, 1, 1]
 
 
 def test_srtf_counts_what_remains_on_the_fastest_type() -> None:
     """1,000 samples at 4 a second are less than 300 at 1."""
     scene = Scene([job("a", samples=300.0), job("b", samples=1000.0, model="fast")], "v100:1")
 
-    assert srtf(scene.view(), None)[0].gpus.ravel().tolist() == [0, 1]
+    assert line(srtf, scene.view()) == [0, 1]
 
 
 def test_srtf_counts_what_was_done() -> None:
@@ -76,13 +89,13 @@ def test_srtf_counts_what_was_done() -> None:
 
     assert view.done is not None
     assert view.done.tolist() == [150.0, 0.0]
-    assert srtf(view, None)[0].gpus.ravel().tolist() == [1, 0]
+    assert line(srtf, view) == [1, 0]
 
 
 def test_srtf_puts_jobs_of_unknown_length_last() -> None:
     scene = Scene([replace(job("a"), steps=None), job("b", samples=1e9)], "v100:1")
 
-    assert srtf(scene.view(), None)[0].gpus.ravel().tolist() == [0, 1]
+    assert line(srtf, scene.view()) == [0, 1]
 
 
 def test_las_puts_the_least_served_queue_first() -> None:
@@ -91,7 +104,7 @@ def test_las_puts_the_least_served_queue_first() -> None:
     start(state, "a", ((0, 1),), 0.0)
     stop(state, "a", 3600.0, 0.0)
 
-    assert las(look(state, REGISTRY["las"], 360.0), None)[0].gpus.ravel().tolist() == [0, 1]
+    assert line(las, look(state, REGISTRY["las"], 360.0)) == [0, 1]
 
 
 def test_las_goes_by_arrival_inside_a_queue() -> None:
@@ -99,7 +112,7 @@ def test_las_goes_by_arrival_inside_a_queue() -> None:
     start(state, "a", ((0, 1),), 0.0)
     stop(state, "a", 3599.0, 0.0)
 
-    assert las(look(state, REGISTRY["las"], 360.0), None)[0].gpus.ravel().tolist() == [1, 0]
+    assert line(las, look(state, REGISTRY["las"], 360.0)) == [1, 0]
 
 
 def test_las_counts_gpus_times_time() -> None:
@@ -113,7 +126,7 @@ def test_las_is_blind_to_what_a_job_gains() -> None:
     """`even` takes the V100 that only `fast` would profit from."""
     scene = Scene([job("a", model="even"), job("b", model="fast")], "k80:1,v100:1")
 
-    assert las(scene.view(), None)[0].gpus.tolist() == [[0, 1], [1, 0]]
+    assert table(las, scene.view()) == [[0, 1], [1, 0]]
 
 
 def test_las_takes_a_new_job_before_an_old_one(tmp_path: Path) -> None:
