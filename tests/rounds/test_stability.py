@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from building import EVERY_POLICY, Scene, job, run_checked, setup, speed
-from fairlead.model.allocation import Level, Placement, Spot
+from building import EVERY_POLICY, Scene, job, profile, run_checked, setup, speed
+from fairlead.model.allocation import Answer, Grants, Level, Placement, Shares, Spot
+from fairlead.model.arrays import NO_JOBS
 from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.model.decision import Cause
 from fairlead.model.view import View
@@ -105,6 +106,46 @@ def test_a_job_is_not_stopped_while_it_restores_its_state() -> None:
 
     assert not decision.stop.size
     assert decision.holds_until_s == 800.0
+
+
+def idle_move() -> Scene:
+    """a runs on the K80 and would gain a tenth on the V100, less than the move costs; b runs on the V100 only."""
+    speeds = profile({"a": {"v100": 1.1, "k80": 1.0}, "b": {"v100": 1.0}})
+    jobs = [job("a", model="a"), job("b", model="b")]
+    return Scene(jobs, "v100:1,k80:1", speeds, held={"a": ((1, 1),)}, restart_s=100.0, now_s=360.0)
+
+
+def test_gpus_that_a_dropped_move_leaves_go_to_a_job_that_waits() -> None:
+    decision, _ = decide(idle_move().view(), REGISTRY["fifo"], Memory())
+
+    assert not decision.stop.size
+    assert (decision.start.tolist(), decision.spots) == ([1], (((0, 1),),))
+
+
+def test_gpus_that_a_dropped_move_leaves_are_charged() -> None:
+    """A policy that gives the whole V100 to the first job."""
+
+    def first(view: View, memory: None) -> tuple[Shares, None]:
+        return Shares(np.array([[1.0, 0.0], [0.0, 0.0]]), np.arange(2), view.job), None
+
+    decision, memory = decide(idle_move().view(), Policy("first", "", "", Level.SHARES, first), Memory())
+
+    assert decision.start.tolist() == [1]
+    assert memory.owed.gpus.tolist() == [[0.0, 0.0], [-1.0, 0.0]]
+
+
+def _not_before_noon(view: View, memory: None) -> tuple[Grants, None]:
+    if view.now_s < 43_200.0:
+        return Grants(NO_JOBS, NO_JOBS, NO_JOBS, Answer(holds_until_s=43_200.0)), None
+    return REGISTRY["fifo"].allocate(view, memory)  # type: ignore[return-value]
+
+
+def test_a_policy_may_wait_for_a_time_with_nothing_running(tmp_path: Path) -> None:
+    noon = Policy("not-before-noon", "", "", Level.GRANTS, _not_before_noon)
+
+    _, told = run_checked(setup([job("a")], policy=noon), tmp_path / "journal")
+
+    assert told.jobs["a"].first_start_s == 43_200.0
 
 
 def _swap(view: View, memory: None) -> tuple[Placement, None]:

@@ -10,8 +10,11 @@ from operator import itemgetter
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Grants, Spot
-from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
 from fairlead.model.view import View
+from fairlead.placement.fill import fill_in_order
+
+NO_GRANTS = Grants(NO_JOBS, NO_JOBS, NO_JOBS)
 
 
 def settle(view: View, grants: Grants, pinned: BoolArray) -> Grants:
@@ -85,6 +88,30 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
             free[there] += width
             free[here] -= width
     return replace(grants, types=types)
+
+
+def fill_gaps(view: View, before: Grants, after: Grants) -> Grants:
+    """More grants: GPUs that dropped moves leave to nobody go to jobs without any, those that run first."""
+    if after is before:
+        return NO_GRANTS
+    gap = np.maximum(left_over(view, after) - left_over(view, before), 0)  # t
+    without = np.ones(view.jobs, dtype=np.bool_)  # j
+    without[after.jobs] = False
+    jobs = np.flatnonzero(without)
+    first = jobs[np.argsort(view.held_gpus[jobs] == 0, kind="stable")]
+    return Grants(*fill_in_order(first, view.width, view.rate, gap))
+
+
+def joined(one: Grants, other: Grants) -> Grants:
+    """Both, of different jobs; the first go first."""
+    if not other.jobs.size:
+        return one
+    return replace(
+        one,
+        jobs=np.concatenate((one.jobs, other.jobs)),
+        types=np.concatenate((one.types, other.types)),
+        gpus=np.concatenate((one.gpus, other.gpus)),
+    )
 
 
 def jobs_that_mix(grants: Grants) -> set[int]:

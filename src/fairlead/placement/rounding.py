@@ -78,6 +78,11 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     return _move_up(view, grants, pinned), Deficits(shares.owner_key, owing), exact
 
 
+def charge(owed: Deficits, shares: Shares, more: Grants) -> Deficits:
+    """The deficits after more was granted."""
+    return Deficits(owed.owner_key, owed.gpus - _by_owner(shares, more)) if more.jobs.size else owed
+
+
 def _move_up(view: View, grants: Grants, pinned: BoolArray) -> Grants:
     """Jobs that hold a slower type than an idle one with room, the largest gain first, are given the idle one."""
     idle = left_over(view, grants)  # t

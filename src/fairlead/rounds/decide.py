@@ -13,9 +13,9 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
-from fairlead.placement.moves import drop_idle_moves, settle, settle_spots
+from fairlead.placement.moves import drop_idle_moves, fill_gaps, joined, settle, settle_spots
 from fairlead.placement.pack import pack
-from fairlead.placement.rounding import NOTHING_OWED, Deficits, round_shares
+from fairlead.placement.rounding import NOTHING_OWED, Deficits, charge, round_shares
 from fairlead.policies.policy import Policy
 
 # A job is left alone for this many times its restart cost: once to restore, once to work, so that taking turns costs
@@ -61,10 +61,14 @@ def decide(
     else:
         if isinstance(allocation, Shares):
             grants, owed, exact = round_shares(view, allocation, memory.owed, pinned)
-            holds_until_s = holds_until_s if exact else view.now_s
         else:
             grants = settle(view, allocation, pinned)
-        changed = pack(view, drop_idle_moves(view, grants), pinned, rules.scatter)
+        kept = drop_idle_moves(view, grants)
+        more = fill_gaps(view, grants, kept)
+        if isinstance(allocation, Shares):
+            owed = charge(owed, allocation, more)
+            holds_until_s = holds_until_s if exact and not more.jobs.size else view.now_s
+        changed = pack(view, joined(kept, more), pinned, rules.scatter)
     if cause is Cause.EVENT:
         owed, holds_until_s = memory.owed, view.now_s
     else:  # what a pin has kept from happening may happen once it comes off

@@ -107,8 +107,9 @@ def run(
         state.fold(decision)
         engine.apply(decision)
         if cause is Cause.ROUND:
-            # With nothing running and nothing started, only an event can bring news.
-            due_s, last_s = decision.holds_until_s if state.running else math.inf, now_s
+            # With nothing running and nothing started only an event brings news, or a time that the policy waits for.
+            waits = state.running or decision.holds_until_s > now_s
+            due_s, last_s = decision.holds_until_s if waits else math.inf, now_s
         if tick is not None:
             tick(state)
 
