@@ -1,0 +1,51 @@
+"""Comparative advantage in the choice of a GPU: what a second on each type costs those who would also like it.
+
+Earliest finish alone sends everybody to the fastest type. With prices a job goes where it gains more than others do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.tasks import Known
+from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
+
+
+def comparative(known: Known, strength: float) -> FloatArray:
+    """n,g  T[n,g] V_g^strength, V_g = geometric mean of p/T[.,g] over the jobs up to n.
+
+    A type that is fast for everybody is dear, so a job takes it for what it gains beyond the others. 0 = T itself.
+    """
+    if strength == 0.0 or not known.jobs:
+        return known.task_s
+    speed = np.log(known.fastest_s[:, None] / known.task_s)
+    mean = np.cumsum(speed, axis=0) / np.arange(1, known.jobs + 1)[:, None]
+    return np.asarray(known.task_s * np.exp(strength * mean))
+
+
+def priced(known: Known, tasks: IntArray, strength: float = 1.0) -> FloatArray:
+    """n,g  T[n,g] u_g^strength, u_g the price of a second on type g: comparative advantage in the choice of a GPU.
+
+    u are the duals of (c2) in   min t,  sum_g z[n,g] = K_n,  (c2) sum_n T[n,g] z[n,g] <= count_g t:
+    a type is dear if it saves much time for those who would use it. The dearest type has u = 1.
+    """
+    N, G = known.task_s.shape
+    z = np.arange(N * G)
+    of, kind = np.divmod(z, G)
+    start, index, value = columns_from_entries(
+        row=np.concatenate([of, N + kind, N + np.arange(G)]),
+        column=np.concatenate([z, z, np.full(G, N * G)]),
+        value=np.concatenate([np.ones(N * G), known.task_s.ravel(), -known.gpus.astype(np.float64)]),
+        columns=N * G + 1,
+    )
+    cost = np.zeros(N * G + 1)
+    cost[-1] = 1.0
+    row_low = np.concatenate([tasks.astype(np.float64), np.full(G, -np.inf)])
+    row_high = np.concatenate([tasks.astype(np.float64), np.zeros(G)])
+    nothing, infinite = np.zeros(N * G + 1), np.full(N * G + 1, np.inf)
+    found = solve(LinearProgram(cost, nothing, infinite, row_low, row_high, start, index, value))
+    if not isinstance(found, Optimal):
+        return known.task_s
+    price = np.abs(found.row_dual[N:])
+    return np.asarray(known.task_s * np.maximum(price / price.max(), 1e-3) ** strength)

@@ -1,0 +1,58 @@
+"""Heterogeneity-aware least attained service: Hare for jobs of unknown length (IEEE TCC 2024).
+
+The paper's abstract is all that is public: no prior knowledge of jobs, least attained service that is aware of GPU types,
+relaxed synchronisation. Departs: queues, thresholds and the promotion are those of Tiresias, read in reference seconds.
+A rule is made from `Known`, which has no lengths, and job n's part of it from jobs that came before n.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.tasks import Known, Rule
+from fairlead.policies.gpu_choice import comparative
+
+SIGMA = 1.3
+FIRST_QUEUE_TASKS = 4.0
+GROWTH = 4.0
+QUEUES = 7
+ADVANTAGE = 0.5  # strength of comparative advantage in the choice of the GPU; chosen on seeds that no report uses
+
+
+def hlas(
+    known: Known,
+    *,
+    first_tasks: float = FIRST_QUEUE_TASKS,
+    growth: float = GROWTH,
+    queues: int = QUEUES,
+    promote: float = math.inf,
+    sigma: float = SIGMA,
+    advantage: float = ADVANTAGE,
+) -> Rule:
+    """Queue by attained service A_n / w_n, first come first served inside a queue.
+
+        A_n = sum over tasks started of p_n,   p_n = min_g T[n,g]
+
+    is in reference seconds: what the service would have taken on the type that suits the job best, so an hour on a slow
+    GPU does not count like an hour on a fast one. Queue 0 ends at `first_tasks` median tasks, each further one `growth`
+    times later. A job that has waited `promote` times its service A_n / k_n since its last task goes back to queue 0.
+    With promote = inf nothing is promoted.
+    """
+    p = known.fastest_s
+    return Rule(
+        base=np.zeros(known.jobs),
+        slope=p / known.weight,
+        unit=first_tasks * _median_so_far(p),
+        growth=growth,
+        queues=queues,
+        promote=promote,
+        sigma=sigma,
+        cost_s=comparative(known, advantage),
+    )
+
+
+def _median_so_far(values: FloatArray) -> FloatArray:
+    return np.array([np.median(values[: n + 1]) for n in range(len(values))])

@@ -1,0 +1,54 @@
+"""What Hare is compared with, at task level: gangs in three orders, and tasks without regard to types.
+
+A gang key says who goes first, the smallest first; it is given what the job has had so far, and sees lengths only if it
+was made from an `Instance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fairlead.model.tasks import Choice, Instance, Known, Rule
+
+# (job, rounds done, GPU-seconds held) -> sort key
+GangKey = Callable[[int, int, float], tuple[float, int]]
+STAY = 1e12  # seconds: beyond any key, so that a job that has begun goes first
+
+
+def fifo(known: Known) -> GangKey:
+    """First come, first served (Gavel_FIFO in the paper)."""
+    return lambda n, done, held_s: (0.0, n)
+
+
+def srtf(given: Instance) -> GangKey:
+    """Shortest remaining time first: rounds left at (p_n + s_n), by weight."""
+    known = given.known
+    round_s = ((known.fastest_s + known.quickest_sync_s) / known.weight).tolist()
+    rounds = given.rounds.tolist()
+    return lambda n, done, held_s: ((rounds[n] - done) * round_s[n], n)
+
+
+def two_dimensional_las(known: Known, *, first_tasks: float = 16.0, growth: float = 4.0, queues: int = 7) -> GangKey:
+    """Tiresias: queues by GPU-seconds held (gang size x time), first come first served inside a queue."""
+    unit = first_tasks * float(np.median(known.task_s))
+    weight = known.weight.tolist()
+
+    def key(n: int, done: int, held_s: float) -> tuple[float, int]:
+        level, edge = 0, unit
+        while held_s / weight[n] >= edge and level < queues - 1:
+            level, edge = level + 1, edge * growth
+        return float(level), n
+
+    return key
+
+
+def homogeneous(given: Instance) -> Rule:
+    """Sched_Homo: tasks of a round in parallel, jobs by weighted size, all GPUs taken for equal, no job gives way.
+
+    Departs: the paper names the algorithm (MobiHoc 2020) and not its details; the size is K_n times the mean task time.
+    """
+    known = given.known
+    mean_s = known.task_s @ known.gpus / known.gpus.sum()
+    return Rule(given.tasks * mean_s / known.weight, np.full(given.jobs, -STAY), choice=Choice.LONGEST_IDLE)

@@ -1,0 +1,121 @@
+"""The online rule knows nothing of lengths or of the future, and starves nobody when promotion is on."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given as over
+from hypothesis import strategies as st
+from task_instances import instances
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.tasks import Instance, Known, Schedule, completions_s, instance
+from fairlead.policies.hlas import hlas
+from fairlead.sim.task_check import violations
+from fairlead.sim.tasks import run_rule
+
+
+def until(schedule: Schedule, time_s: float) -> list[FloatArray]:
+    rows = schedule.start_s < time_s
+    return [getattr(schedule, column.name)[rows] for column in fields(schedule)]
+
+
+def same(one: list[FloatArray], other: list[FloatArray]) -> None:
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_the_rule_is_made_from_has_no_lengths() -> None:
+    assert "rounds" not in {column.name for column in fields(Known)}
+
+
+@over(instances(), st.integers(0, 11), st.integers(1, 9), st.sampled_from((1.0, float("inf"))))
+def test_decisions_do_not_change_when_lengths_change(given: Instance, which: int, rounds: int, promote: float) -> None:
+    n = which % given.jobs
+    changed = given.rounds.copy()
+    changed[n] = rounds
+    other = replace(given, rounds=changed)
+    one, two = (run_rule(case, hlas(case.known, promote=promote)) for case in (given, other))
+    assert violations(given, one) == violations(other, two) == []
+    # A length shows when the shorter of the two ends, and not before.
+    shows_s = min(completions_s(given, one)[n], completions_s(other, two)[n]) if rounds != given.rounds[n] else np.inf
+    same(until(one, shows_s), until(two, shows_s))
+
+
+@over(instances(), st.integers(1, 11))
+def test_decisions_do_not_depend_on_jobs_that_come_later(given: Instance, jobs: int) -> None:
+    if jobs >= given.jobs:
+        return
+    known = given.known
+    first = instance(
+        arrival_s=known.arrival_s[:jobs],
+        rounds=given.rounds[:jobs],
+        scale=known.scale[:jobs],
+        task_s=known.task_s[:jobs],
+        gpus=known.gpus,
+        weight=known.weight[:jobs],
+        sync_s=known.sync_s[:jobs],
+        switch_s=known.switch_s[:jobs],
+    )
+    later_s = float(known.arrival_s[jobs])
+    same(until(run_rule(given, hlas(known)), later_s), until(run_rule(first, hlas(first.known)), later_s))
+
+
+def flooded(scale: int, gpus: list[int]) -> Instance:
+    """A long job, and after it short ones without end that together need more than all GPUs."""
+    jobs = 400
+    rounds = np.full(jobs + 1, 2)
+    rounds[0] = 60
+    gap_s = 0.9 * 2 * scale / sum(count / (1.0 + g) for g, count in enumerate(gpus))
+    return instance(
+        arrival_s=np.concatenate([[0.0], 0.5 + gap_s * np.arange(jobs)]),
+        rounds=rounds,
+        scale=np.full(jobs + 1, scale),
+        task_s=np.tile(1.0 + np.arange(len(gpus)), (jobs + 1, 1)),
+        gpus=np.array(gpus),
+        switch_s=np.full(jobs + 1, 0.05),
+    )
+
+
+def longest_wait(given: Instance, schedule: Schedule, promote: float) -> float:
+    """The longest time without a running task of job 0 between two of its rounds, less promote x service until then."""
+    mine = schedule.job == 0
+    start_s, end_s, round_ = schedule.start_s[mine], schedule.end_s[mine], schedule.round[mine]
+    worst = -np.inf
+    for r in range(1, int(given.rounds[0])):
+        wait_s = start_s[round_ == r].min() - end_s[round_ == r - 1].max()
+        service_s = r * float(given.known.fastest_s[0])
+        worst = max(worst, wait_s - promote * service_s)
+    return worst
+
+
+@pytest.mark.parametrize(("scale", "gpus"), [(1, [1]), (4, [2, 2])])
+@pytest.mark.parametrize("promote", [1.0, 4.0])
+def test_with_promotion_a_job_waits_at_most_so_many_times_its_service(
+    scale: int, gpus: list[int], promote: float
+) -> None:
+    given = flooded(scale, gpus)
+    schedule = run_rule(given, hlas(given.known, promote=promote))
+    # Beyond the multiple there is only the end of the tasks that run just then, switch included.
+    assert longest_wait(given, schedule, promote) <= 2 * (given.known.task_s.max() + 0.05)
+
+
+@pytest.mark.parametrize(("scale", "gpus"), [(1, [1]), (4, [2, 2])])
+def test_without_promotion_the_flood_starves_it(scale: int, gpus: list[int]) -> None:
+    given = flooded(scale, gpus)
+    assert longest_wait(given, run_rule(given, hlas(given.known)), 4.0) > 100.0
+
+
+def test_an_hour_on_a_slow_gpu_counts_as_what_it_would_have_taken_on_a_fast_one() -> None:
+    given = instance(
+        arrival_s=np.zeros(1),
+        rounds=np.array([9]),
+        scale=np.array([1]),
+        task_s=np.array([[1.0, 7.0]]),
+        gpus=np.array([0, 1]),
+    )
+    assert hlas(given.known).slope.tolist() == [7.0]  # the types that are there count, and no others
+    both = replace(given.known, gpus=np.array([1, 1]))
+    assert hlas(both).slope.tolist() == [1.0]
