@@ -47,6 +47,15 @@ def test_types_stand_in_the_order_of_their_first_node_and_groups_of_one_type_add
     assert sizes(cluster) == {"p100-1": 2, "v100-1": 4, "v100-2": 4, "p100-2": 8}
 
 
+@pytest.mark.parametrize(("gpus", "nodes"), [(1, 1), (4, 1), (5, 2), (6, 3), (7, 4)])
+def test_the_fewest_nodes_count_nodes_of_unequal_size(gpus: int, nodes: int) -> None:
+    cluster = build_cluster(
+        [NodeGroup(1, "v100", 1), NodeGroup(1, "v100", 4), NodeGroup(1, "v100", 1), NodeGroup(2, "k80", 8)]
+    )
+
+    assert cluster.fewest_nodes(0, gpus) == nodes
+
+
 def test_one_gpu_with_two_memory_sizes_is_two_types_with_one_speed() -> None:
     cluster = build_cluster([NodeGroup(1, "v100", 4), NodeGroup(1, "v100", 4, 32.0)])
 

@@ -31,6 +31,16 @@ def test_the_best_rate_is_on_the_fewest_nodes_that_can_hold_the_gang() -> None:
     assert estimator.at("m", 0, 4, 1) == 16.0
 
 
+def test_the_fewest_nodes_are_counted_as_they_are_and_not_as_if_all_were_the_largest() -> None:
+    """Three GPUs on 2 + 1 + 1 take two nodes, four take three, on which this model does not run."""
+    rows = [speed("m", "v100", rate, gpus=4, nodes=nodes) for nodes, rate in ((1, 4.0), (2, 2.0), (3, 0.0))]
+    cluster = build_cluster([NodeGroup(1, "v100", 2), NodeGroup(2, "v100", 1)])
+
+    estimator = TableEstimator(Profile("x", tuple(rows)), cluster)
+
+    assert (estimator.best("m", 3).tolist(), estimator.best("m", 4).tolist()) == ([6.0], [0.0])
+
+
 def test_a_gang_wider_than_a_type_does_not_run_there() -> None:
     light = profile({"m": {"v100": 4.0, "k80": 1.0}})
 

@@ -75,6 +75,11 @@ class Cluster:
     def total_gpus(self) -> int:
         return int(self.node_gpus.sum())
 
+    def fewest_nodes(self, type_: int, gpus: int) -> int:
+        """Nodes of the type that hold so many GPUs between them, the largest first; one more than there are if none do."""
+        largest_first = np.sort(self.node_gpus[self.node_type == type_])[::-1]
+        return int(np.searchsorted(largest_first.cumsum(), gpus)) + 1
+
 
 def build_cluster(groups: Sequence[NodeGroup]) -> Cluster:
     """Nodes in the order of the groups; types in the order in which they first appear."""

@@ -40,9 +40,10 @@ class TableEstimator:
     def best(self, model: str, gpus: int) -> FloatArray:
         row = self._best.get((model, gpus))
         if row is None:
-            fewest = -(-gpus // self.cluster.largest_node)  # t  nodes, rounded up
-            row = np.array([self.at(model, t, gpus, int(fewest[t])) for t in range(len(self.cluster.types))])
-            row[gpus > self.cluster.capacity] = 0.0
+            cluster = self.cluster
+            row = np.zeros(len(cluster.types))
+            for t in np.flatnonzero(gpus <= cluster.capacity).tolist():
+                row[t] = self.at(model, t, gpus, cluster.fewest_nodes(t, gpus))
             row.flags.writeable = False
             self._best[model, gpus] = row
         return row
