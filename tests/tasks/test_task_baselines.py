@@ -12,8 +12,7 @@ from task_instances import instances, total, toy
 
 from fairlead.model.tasks import Instance, completions_s, instance
 from fairlead.numerics.matching import match
-from fairlead.policies.allox import match_jobs
-from fairlead.policies.task_baselines import fifo, homogeneous, srtf, two_dimensional_las
+from fairlead.policies.task_baselines import fifo, homogeneous, match_jobs, srtf, two_dimensional_las
 from fairlead.sim.task_check import violations
 from fairlead.sim.task_gangs import GangPlace, run_gangs
 from fairlead.sim.task_single import run_single

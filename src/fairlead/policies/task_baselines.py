@@ -1,4 +1,4 @@
-"""What Hare is compared with, at task level: gangs in three orders, and tasks without regard to types.
+"""What Hare is compared with, at task level: gangs in three orders, tasks without regard to types, one GPU per job.
 
 A gang key says who goes first, the smallest first; it is given what the job has had so far, and sees lengths only if it
 was made from an `Instance`.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.tasks import Choice, Instance, Known, Rule
 
 # (job, rounds done, GPU-seconds held) -> sort key
@@ -52,3 +53,24 @@ def homogeneous(given: Instance) -> Rule:
     known = given.known
     mean_s = known.task_s @ known.gpus / known.gpus.sum()
     return Rule(given.tasks * mean_s / known.weight, np.full(given.jobs, -STAY), choice=Choice.LONGEST_IDLE)
+
+
+def match_jobs(size_s: FloatArray, free_in_s: FloatArray) -> tuple[IntArray, IntArray]:
+    """AlloX (EuroSys 2020): (GPU, place from the end) of each waiting job; the sum of completion times is least.
+
+    `size_s` (j,m) is a job's time on a GPU. A job that is l-th from the end of a GPU's queue delays l jobs, itself
+    included, by its size, and waits for what runs there now:  cost = l size_s[j,m] + free_in_s[m].
+    """
+    from fairlead.numerics.matching import match
+
+    jobs, gpus = size_s.shape
+    # Queues of fast GPUs are longer than the mean; four times the mean has always been enough and is checked below.
+    places = min(jobs, 4 * -(-jobs // gpus) + 4)
+    while True:
+        behind = np.arange(1, places + 1)
+        cost = size_s[:, :, None] * behind + free_in_s[:, None]
+        column = match(np.ascontiguousarray(cost.reshape(jobs, gpus * places)))
+        gpu, place = np.divmod(column, places)
+        if places == jobs or place.max() < places - 1:
+            return gpu, place + 1
+        places = min(jobs, 2 * places)

@@ -1,0 +1,114 @@
+"""Workloads of training rounds in the manner of Hare's evaluation: eight models, four GPU types, a stated load.
+
+Speed-ups are read off the paper's figure 2, task times are implied by its table of switch costs; models that the figure
+lacks are set like their neighbours. Times are in units of 0.1 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.tasks import Instance, instance
+from fairlead.numerics.random import stream
+
+TYPES = ("v100", "t4", "m60", "k80")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskModel:
+    domain: str
+    speedup: tuple[float, float, float, float]  # by type, over the K80
+    task: float  # on a V100
+    switch: Mapping[str, float]  # ms per switch
+
+
+def _switch(default: float, pipeswitch: float, hare: float) -> dict[str, float]:
+    return {"default": default, "pipeswitch": pipeswitch, "hare": hare}
+
+
+MODELS: dict[str, TaskModel] = {
+    "vgg19": TaskModel("cv", (6.8, 2.2, 1.4, 1.0), 1.49, _switch(3289, 4.01, 2.77)),
+    "resnet50": TaskModel("cv", (6.9, 2.2, 1.5, 1.0), 0.53, _switch(5961, 4.75, 2.04)),
+    "inception-v3": TaskModel("cv", (6.9, 2.2, 1.5, 1.0), 1.70, _switch(7807, 5.03, 2.46)),
+    "bert-base": TaskModel("nlp", (5.6, 1.8, 1.3, 1.0), 4.40, _switch(9017, 12.57, 5.03)),
+    "transformer": TaskModel("nlp", (5.6, 1.8, 1.3, 1.0), 4.20, _switch(5257, 10.34, 5.79)),
+    "deepspeech": TaskModel("speech", (4.1, 1.7, 1.4, 1.0), 3.37, _switch(5126, 8.91, 4.27)),
+    "fastgcn": TaskModel("recommendation", (2.2, 2.0, 1.2, 1.0), 0.39, _switch(5327, 2.86, 1.83)),
+    "graphsage": TaskModel("recommendation", (2.2, 2.0, 1.2, 1.0), 0.28, _switch(5214, 2.42, 0.96)),
+}
+DOMAINS = ("cv", "nlp", "speech", "recommendation")
+QUARTERS = dict.fromkeys(DOMAINS, 0.25)
+MIXED = {1: 0.3, 2: 0.25, 4: 0.25, 8: 0.2}
+UNIT_MS = 100.0
+SYNC = 0.15  # of the shortest task time, at 25 Gbit/s
+SWITCH = 0.03  # of the shortest task time
+GBIT = 25.0
+BURST = 8  # jobs that come at once where arrivals are bursty
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWorkload:
+    """One setting. `load` is the work offered per time over what all GPUs can do together; None: all jobs at time 0."""
+
+    name: str
+    gpus: tuple[int, int, int, int]  # by type
+    jobs: int
+    load: float | None
+    scales: Mapping[int, float] = field(default_factory=lambda: MIXED)  # k -> probability
+    rounds: tuple[int, int] = (20, 200)
+    weighted: bool = False  # weights uniform in 1..5 instead of 1
+    bursty: bool = False
+    domains: Mapping[str, float] = field(default_factory=lambda: QUARTERS)
+    gbit: float = GBIT
+    batch: float = 1.0  # task times grow with it, rounds shrink; what is sent stays
+    switch: str = ""  # a column of the switch table; empty = SWITCH of the task time
+    load_gpus: tuple[int, int, int, int] | None = None  # whose capacity `load` refers to, if not that of `gpus`
+    load_jobs: int | None = None  # how many jobs make up `load`; more of them come faster
+
+    def describe(self) -> str:
+        scales = ", ".join(f"{k}: {part:g}" for k, part in self.scales.items())
+        load = "all at time 0" if self.load is None else f"load {self.load:g}{', bursty' if self.bursty else ''}"
+        weights = ", weights 1-5" if self.weighted else ""
+        return f"{self.jobs} jobs on {','.join(map(str, self.gpus))}, {load}, k {{{scales}}}{weights}"
+
+
+def draw(given: TaskWorkload, seed: int) -> Instance:
+    random = stream(seed, "task workload")
+    names = list(MODELS)
+    of_domain = {domain: [name for name in names if MODELS[name].domain == domain] for domain in DOMAINS}
+    picked = random.choice(list(given.domains), given.jobs, p=list(given.domains.values()))
+    model = [MODELS[of_domain[domain][int(random.integers(len(of_domain[domain])))]] for domain in picked]
+    speedup = np.array([m.speedup for m in model])
+    fastest = np.array([m.task for m in model])  # n  at the normal batch
+    task_s = given.batch * fastest[:, None] * speedup[:, :1] / speedup
+    rounds = np.maximum(1, np.rint(random.integers(given.rounds[0], given.rounds[1] + 1, given.jobs) / given.batch))
+    scale = random.choice(list(given.scales), given.jobs, p=list(given.scales.values()))
+    weight = random.integers(1, 6, given.jobs).astype(np.float64) if given.weighted else np.ones(given.jobs)
+    gaps = random.exponential(1.0, given.jobs)
+    switch_s = np.array([m.switch[given.switch] / UNIT_MS for m in model]) if given.switch else SWITCH * fastest
+    return instance(
+        arrival_s=_arrivals(given, gaps, rounds * scale, task_s),
+        rounds=rounds.astype(np.int64),
+        scale=scale.astype(np.int64),
+        task_s=task_s,
+        gpus=np.array(given.gpus),
+        weight=weight,
+        sync_s=np.repeat(SYNC * GBIT / given.gbit * fastest[:, None], len(TYPES), axis=1),
+        switch_s=switch_s,
+    )
+
+
+def _arrivals(given: TaskWorkload, gaps: FloatArray, tasks: FloatArray, task_s: FloatArray) -> FloatArray:
+    if given.load is None:
+        return np.zeros(given.jobs)
+    counts = np.array(given.load_gpus or given.gpus)
+    work_s = float((tasks / (counts / task_s).sum(axis=1)).mean())  # of the whole cluster, per job
+    gap_s = work_s / given.load * (given.load_jobs or given.jobs) / given.jobs
+    if given.bursty:
+        gaps = np.repeat(gaps[::BURST] * BURST, BURST)[: given.jobs] * (np.arange(given.jobs) % BURST == 0)
+    arrival_s = np.cumsum(gaps) * gap_s
+    return np.asarray(arrival_s - arrival_s[0])
