@@ -131,10 +131,12 @@ def test_jobs_that_end_in_one_instant_end_in_one_event_before_what_arrives_then(
     assert isinstance(arrives, Arrived)
 
 
-@pytest.mark.parametrize(("down_s", "kept"), [(99.0, 0.0), (100.0, 100.0), (250.0, 200.0), (730.0, 700.0)])
-def test_a_failure_takes_a_job_back_to_its_last_checkpoint(down_s: float, kept: float) -> None:
-    world = engine(job("a", samples=1e6), cluster="v100:1", world=World(mtbf_s=1.0, checkpoint_s=100.0))
-    world._faults = _Once(down_s)  # type: ignore[assignment]  # a fault at a time of our choice
+@pytest.mark.parametrize("seed", range(4))
+def test_a_failure_takes_a_job_back_to_its_last_checkpoint(seed: int) -> None:
+    """It saves every 100 s; the first failure comes when the seed says."""
+    down_s = Faults(1, 400.0, 60.0, seed).next_s
+    faulty = World(mtbf_s=400.0, repair_s=60.0, checkpoint_s=100.0, seed=seed)
+    world = engine(job("a", samples=1e6), cluster="v100:1", world=faulty)
     world.wait(0.0)
     start(world, 0.0, 0)
     world.wait(0.0)
@@ -143,16 +145,7 @@ def test_a_failure_takes_a_job_back_to_its_last_checkpoint(down_s: float, kept: 
 
     assert isinstance(down, NodeDown)
     assert isinstance(lost, Lost)
-    assert (lost.time_s, lost.samples.tolist()) == (down_s, [kept])
-
-
-class _Once:
-    def __init__(self, time_s: float) -> None:
-        self.next_s = time_s
-
-    def pop(self) -> NodeDown:
-        now_s, self.next_s = self.next_s, math.inf
-        return NodeDown(now_s, 0)
+    assert (lost.time_s, lost.samples.tolist()) == (down_s, [100.0 * (down_s // 100.0)])
 
 
 # ---- faults, truth -----------------------------------------------------------------------------------------------

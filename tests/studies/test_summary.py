@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
 
-from building import job, profile, setup
-from fairlead.sim.truth import World
+from building import job, profile, setup, setups
 from fairlead.studies.simulate import Setup, simulate
 from fairlead.studies.summary import summarise, summarise_run
 
@@ -114,12 +114,18 @@ def test_a_job_too_short_for_the_clock_gives_numbers_all_the_same() -> None:
     assert said["jobs_finished"] == 2
 
 
-@pytest.mark.parametrize("world", [World(), World(mtbf_s=5000.0, repair_s=100.0, length_error=0.3)])
-def test_all_numbers_are_finite_or_null(world: World) -> None:
-    jobs = [job(f"j{i}", 1 + i % 3, samples=50.0 * 4**i, at=70.0 * i, model="m", tenant=f"t{i % 2}") for i in range(8)]
-    result = simulate(setup(jobs, "v100:2,k80:3", "gavel", ONE_PER_S, world=world))
+@given(setups("gavel"))
+def test_all_numbers_are_finite_or_null_and_hang_together(made: Setup) -> None:
+    result = simulate(made)
 
-    json.dumps(summarise(result.state) | summarise_run(result.run), allow_nan=False)
+    said = summarise(result.state) | summarise_run(result.run)
+
+    json.dumps(said, allow_nan=False)
+    if said["jobs_finished"]:
+        assert 0.0 < said["gpu_utilisation"] <= 1.0 + 1e-9
+        assert 0.0 <= said["starvation_s"]["max"] <= said["wait_s"]["max"] + 1e-6
+        assert said["wait_s"]["max"] <= said["jct_s"]["max"] <= said["makespan_s"] + 1e-6
+        assert 0.0 < said["jain_tenants"] <= 1.0 + 1e-9
 
 
 def test_rounds_count_the_boundaries_at_which_a_job_was_active() -> None:
