@@ -307,4 +307,5 @@ PLUG_INS = (
     Policy("plug-in-grants", "Last come, first served.", "made up", Level.GRANTS, _grants),
     Policy("plug-in-placement", "First fit.", "made up", Level.PLACEMENT, _placement),
 )
-EVERY_POLICY = (*REGISTRY.values(), *PLUG_INS)
+# Policies for single tasks do not decide rounds: they have an engine of their own.
+EVERY_POLICY = (*(policy for policy in REGISTRY.values() if policy.level is not Level.TASKS), *PLUG_INS)
