@@ -8,15 +8,19 @@ from fairlead.model.allocation import Level
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.numerics.solve import Limit
+from fairlead.policies.allox import allox
 from fairlead.policies.equal_share import equal_share
 from fairlead.policies.fft import fft
 from fairlead.policies.gandiva_fair import gandiva_fair
 from fairlead.policies.gavel import gavel
+from fairlead.policies.gavel_sjf import gavel_sjf
+from fairlead.policies.hops import hops
 from fairlead.policies.las import las
 from fairlead.policies.oef import cooperative, non_cooperative
 from fairlead.policies.orders import fifo, fifo_sticky, srtf
 from fairlead.policies.policy import Knows, Policy
 from fairlead.policies.tenants import by_tenants
+from fairlead.policies.tiresias import tiresias, tiresias_fft
 
 WORK = Limit(iterations=1_000_000)  # of one solve
 
@@ -106,6 +110,45 @@ _ALL = (
         "FFT (ICS 2025)",
         Level.GRANTS,
         fft,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "allox",
+        "One queue per type; an arrival joins where it would end first, and is never interrupted.",
+        "AlloX (EuroSys 2020), as FFT's paper uses it",
+        Level.GRANTS,
+        allox,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "tiresias",
+        "Least attained GPU-time first, in queues with promotion; a running job keeps its type.",
+        "Tiresias (NSDI 2019)",
+        Level.GRANTS,
+        tiresias,
+    ),
+    Policy(
+        "tiresias-fft",
+        "One queue per type, shortest remaining GPU-time first in each, no moves between types.",
+        "Tiresias (NSDI 2019), as FFT's paper uses it",
+        Level.GRANTS,
+        tiresias_fft,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "gavel-sjf",
+        "Shares that favour the speed of the jobs with the shortest time to go.",
+        "Gavel (OSDI 2020), shortest job first",
+        Level.SHARES,
+        gavel_sjf,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "hops",
+        "Jobs by latency ratio; each gets a concrete place, by a program that weighs their ratios and speeds.",
+        "Hops (SoCC 2024)",
+        Level.PLACEMENT,
+        hops,
         knows=frozenset({Knows.LENGTHS}),
     ),
 )

@@ -1,28 +1,45 @@
-"""AlloX: each job on one GPU, by a matching of jobs to places in the GPUs' queues (EuroSys 2020)."""
+"""AlloX (EuroSys 2020) as a baseline: one queue per GPU type, first come first served, never interrupted."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.allocation import Answer, Grants
+from fairlead.model.arrays import FloatArray
+from fairlead.model.view import View
+from fairlead.placement.moves import held_by, left_over
+from fairlead.policies.type_queues import TypeQueues, join, remaining_times
 
 
-def match_jobs(size_s: FloatArray, free_in_s: FloatArray) -> tuple[IntArray, IntArray]:
-    """(GPU, place from the end) of each waiting job, so that the sum of completion times is least.
+def allox(view: View, memory: TypeQueues | None, *, overtake: bool = False) -> tuple[Grants, TypeQueues]:
+    """An arrival goes to the tail of the queue where it adds least to the total of completion times.
 
-    `size_s` (j,m) is a job's time on a GPU. A job that is l-th from the end of a GPU's queue delays l jobs, itself
-    included, by its size, and waits for what runs there now:  cost = l size_s[j,m] + free_in_s[m].
+    At the tail nobody else is delayed, so it adds its own: the backlog of the type plus its run time there. Jobs of a
+    queue start in order and run to their end; with `overtake` a job that fits passes one in front of it that does not.
+    Departs: AlloX itself matches all waiting jobs to places in the queues anew at every event, for jobs of one GPU; gangs
+    and the tail rule are how FFT (ICS 2025) sets it up as a baseline. A job that lost its node starts before those
+    that came after it.
     """
-    from fairlead.numerics.matching import match
+    remaining_s = remaining_times(view)  # j,t
 
-    jobs, gpus = size_s.shape
-    # Queues of fast GPUs are longer than the mean; four times the mean has always been enough and is checked below.
-    places = min(jobs, 4 * -(-jobs // gpus) + 4)
-    while True:
-        behind = np.arange(1, places + 1)
-        cost = size_s[:, :, None] * behind + free_in_s[:, None]
-        column = match(np.ascontiguousarray(cost.reshape(jobs, gpus * places)))
-        gpu, place = np.divmod(column, places)
-        if places == jobs or place.max() < places - 1:
-            return gpu, place + 1
-        places = min(jobs, 2 * places)
+    def soonest(j: int, backlog_s: FloatArray, run_s: FloatArray) -> int:
+        return int(np.argmin(backlog_s + run_s))
+
+    queues = join(view, memory, remaining_s, soonest)
+    held = held_by(view, np.flatnonzero(view.held_gpus))
+    free: list[int] = left_over(view, held).tolist()
+    jobs: list[int] = []
+    waiting = np.flatnonzero((view.held_gpus == 0) & (queues.type >= 0))
+    for j, t, width in zip(waiting.tolist(), queues.type[waiting].tolist(), view.width[waiting].tolist(), strict=True):
+        if width <= free[t]:
+            free[t] -= width
+            jobs.append(j)
+        elif not overtake:
+            free[t] = 0  # who stands behind waits too
+    started = np.array(jobs, dtype=np.int64)
+    return Grants(
+        np.concatenate((held.jobs, started)),
+        np.concatenate((held.types, queues.type[started])),
+        np.concatenate((held.gpus, view.width[started])),
+        Answer(),
+    ), queues

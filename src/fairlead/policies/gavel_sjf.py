@@ -1,0 +1,83 @@
+"""Gavel's policy framework in its shortest-job-first form (OSDI 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Answer, Shares
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.view import View
+from fairlead.numerics.isolated import isolated_shares
+from fairlead.numerics.solve import Limit, LinearProgram, Optimal, solve
+
+ITERATIONS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SJFMemory:
+    """The last problem with its answer, which is taken again while the order and the capacity stay."""
+
+    order: IntArray  # keys of jobs, the shortest first
+    capacity: IntArray  # t
+    shares: Shares
+
+
+def gavel_sjf(view: View, memory: SJFMemory | None) -> tuple[Shares, SJFMemory]:
+    """Shares by time, the shorter the remaining time on its fastest type the more a job's speed counts.
+
+        max  sum_j (n - k_j) theta_j.x_j / max_t theta_jt      s.t.  sum_t x_jt <= 1,   sum_j d_j x_jt <= m_t,   x >= 0
+
+    k_j is the job's place in the order, 0 = shortest. This is Gavel's first-in-first-out objective with the order of
+    shortest jobs: its own words for this policy ("minimise the time of the shortest job") fix one job's share only.
+    A job of unknown length goes last.
+    Departs: the weights; and x is held while the order stays, where Gavel solves again after a reset interval.
+    """
+    assert view.total is not None, "gavel-sjf declares that it knows lengths"
+    assert view.done is not None
+    fastest = np.maximum(view.rate.max(axis=1, initial=0.0), 1e-300)  # j
+    remaining_s = np.nan_to_num(np.maximum(view.total - view.done, 0.0) / fastest, nan=np.inf)
+    first = np.lexsort((view.job, remaining_s))
+    order = view.job[first]
+    if (
+        memory is not None
+        and np.array_equal(order, memory.order)
+        and np.array_equal(view.capacity, memory.capacity)
+        and np.array_equal(view.job, memory.shares.owner_key)
+    ):
+        return memory.shares, SJFMemory(order, view.capacity, memory.shares)
+    value = np.empty(view.jobs)  # j  n - k
+    value[first] = np.arange(view.jobs, 0, -1)
+    gpus = _solve(view, value[:, None] * view.rate / fastest[:, None])
+    shares = Shares(
+        gpus=isolated_shares(view.rate > 0, view.width, view.capacity, view.weight) if gpus is None else gpus,
+        owner_of=np.arange(view.jobs),
+        owner_key=view.job,
+        # The order changes while jobs run.
+        answer=Answer(holds_until_s=view.now_s, solver="equal shares" if gpus is None else "optimal"),
+    )
+    return shares, SJFMemory(order, view.capacity, shares)
+
+
+def _solve(view: View, gain: FloatArray) -> FloatArray | None:
+    """j,t  GPUs; None = gave up."""
+    jobs, types = np.nonzero((view.rate > 0) & (view.capacity >= view.width[:, None]))
+    width = view.width[jobs].astype(np.float64)
+    cells, rows = len(jobs), view.jobs + len(view.capacity)
+    program = LinearProgram(
+        cost=-gain[jobs, types],
+        low=np.zeros(cells),
+        high=np.ones(cells),
+        row_low=np.full(rows, -np.inf),
+        row_high=np.concatenate((np.ones(view.jobs), view.capacity.astype(np.float64))),
+        start=np.arange(0, 2 * cells + 1, 2),
+        index=np.column_stack((jobs, view.jobs + types)).ravel(),
+        value=np.column_stack((np.ones(cells), width)).ravel(),
+    )
+    found = solve(program, Limit(iterations=ITERATIONS))
+    if not isinstance(found, Optimal):
+        return None
+    gpus = np.zeros(gain.shape)
+    gpus[jobs, types] = found.x * width
+    return gpus
