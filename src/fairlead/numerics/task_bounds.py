@@ -17,7 +17,7 @@ from fairlead.numerics.solve import LinearProgram, Model, Optimal, columns_from_
 CUT_TOLERANCE = 1e-6  # a cut is missed if it is short by more than this part of its right-hand side
 CUTS_AT_ONCE = 12
 PASSES = 200
-MOST_BLOCKS = 1200  # columns of the pooled program beyond which rounds are taken in blocks
+MOST_BLOCKS = 600  # columns of the pooled program beyond which rounds are taken in blocks
 INTERVALS = 30
 
 

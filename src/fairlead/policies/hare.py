@@ -17,7 +17,7 @@ from fairlead.numerics.task_bounds import Midpoints, pooled
 from fairlead.policies.gpu_choice import comparative, priced
 
 SIGMA = 1.3
-STRENGTHS = (0.25, 0.5)  # of comparative advantage
+STRENGTHS = (0.25, 0.5, 0.75)  # of comparative advantage
 ADVANTAGE = 0.5  # the one that is used where only one is run; chosen on seeds that no report uses
 
 

@@ -1,0 +1,63 @@
+"""The study behind `fairlead reproduce hare`, small."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fairlead.cli.main import app
+from fairlead.studies import reproduce_hare as study
+from fairlead.studies.task_workloads import TaskWorkload, draw
+
+DEV_SEEDS = range(50, 53)
+
+
+def ratio(part: dict[str, Any], of: str, to: str) -> float:
+    return float(next(row["mean"] for row in part["ratios"] if row["of"] == of and row["to"] == to))
+
+
+def test_the_load_is_what_was_asked_for() -> None:
+    setting = TaskWorkload("", (8, 8, 8, 8), 4000, 0.8)
+    given = draw(setting, 1)
+    assert given.tasks @ given.known.fluid_s / given.known.arrival_s[-1] == pytest.approx(0.8, rel=0.05)
+
+
+def test_bursts_keep_the_load() -> None:
+    setting = TaskWorkload("", (8, 8, 8, 8), 4000, 0.8, bursty=True)
+    given = draw(setting, 1)
+    assert given.tasks @ given.known.fluid_s / given.known.arrival_s[-1] == pytest.approx(0.8, rel=0.2)
+    assert len(np.unique(given.known.arrival_s)) == 500
+
+
+def test_on_the_test_bed_hare_is_well_ahead_of_one_gpu_per_job() -> None:
+    part = study.compare(TaskWorkload("", study.TEST_BED, 40, 0.7), DEV_SEEDS, intervals=20)
+    assert ratio(part, "allox", "hare") >= 1.8
+    assert part["sum w C / lower bound"]["high"] <= 1.3
+
+
+def test_without_lengths_it_is_well_ahead_of_gangs_that_do_not_see_types() -> None:
+    part = study.compare(TaskWorkload("", study.EVEN, 100, 0.9), DEV_SEEDS)
+    assert ratio(part, "tiresias, blind", "hlas") >= 2.6
+
+
+def test_with_one_task_per_round_it_is_no_worse_than_matching() -> None:
+    part = study.compare(TaskWorkload("", study.EVEN, 100, 1.0, {1: 1.0}), DEV_SEEDS)
+    assert ratio(part, "allox", "hare") >= 1.0
+
+
+def test_the_command_prints_paper_beside_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = [replace(study.headlines()[0], jobs=8, rounds=(2, 5))]
+    monkeypatch.setattr(study, "headlines", lambda: small)
+    monkeypatch.setattr(study, "ablation", lambda seeds: {})
+    table = CliRunner().invoke(app, ["reproduce", "hare", "--quick"])
+    assert table.exit_code == 0, table.output
+    assert "allox / hare" in table.output
+    assert "about 2" in table.output
+    assert "load 0.7" in table.output
+    found = CliRunner().invoke(app, ["reproduce", "hare", "--quick", "-o", "json"])
+    assert json.loads(found.output)["parts"]["headline: test bed"]["ratios"]
