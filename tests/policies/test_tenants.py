@@ -73,6 +73,12 @@ def test_a_tenant_with_two_kinds_of_jobs_is_two_virtual_users_with_half_its_weig
     assert users.of_job.tolist() == [0, 0, 1, 2]
 
 
+def test_jobs_that_allow_other_types_are_of_another_kind() -> None:
+    scene = Scene([job("a", tenant="x"), job("b", tenant="x", types=("k80",))], "v100:4,k80:4")
+    users = virtual_users(scene.view())
+    assert (users.speedup > 0).tolist() == [[True, True], [False, True]]
+
+
 def test_a_weight_can_be_split_by_the_gpus_that_jobs_ask_for() -> None:
     scene = Scene([job("a", 3, model="fast", tenant="x"), job("b", 1, model="even", tenant="x")], "v100:4,k80:4")
     assert virtual_users(scene.view(), "demand").weight.tolist() == [0.75, 0.25]

@@ -51,6 +51,7 @@ class View:
     gather: Callable[[str], Any]  # name of a column -> its values; valid until the round is over
 
     tenant = Column[IntArray]()  # j
+    kind = Column[IntArray]()  # j  jobs with the same tenant, model, width and allowed types are of one kind, for life
     model = Column[IntArray]()  # j
     arrival_s = Column[FloatArray]()  # j
     weight = Column[FloatArray]()  # j

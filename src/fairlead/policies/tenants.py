@@ -16,12 +16,11 @@ from fairlead.model.view import View
 # (speedup l,t, capacity t, weight l, warm) -> (shares l,t, how it was found, warm)
 Divide = Callable[[FloatArray, FloatArray, FloatArray, Any], tuple[FloatArray, str, Any]]
 SPLITS = ("equal", "demand")
-_BITS = 20  # of a key: models and widths below a million
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VirtualUsers:
-    """One per tenant and kind of job (model and width): the tenant's weight is split between them."""
+    """One per kind of job (tenant, model, width, allowed types): a tenant's weight is split between its kinds."""
 
     key: IntArray  # l  stable for life, ascending
     of_job: IntArray  # j  -> l
@@ -69,8 +68,7 @@ def by_tenants(divide: Divide) -> Callable[..., tuple[Shares, TenantMemory]]:
 def virtual_users(view: View, split: str = "equal") -> VirtualUsers:
     if split not in SPLITS:
         raise InputError(f'split "{split}": wanted one of {", ".join(SPLITS)}')
-    keys = (view.tenant << 2 * _BITS) | (view.model << _BITS) | view.width  # j
-    key, first, of_job = np.unique(keys, return_index=True, return_inverse=True)
+    key, first, of_job = np.unique(view.kind, return_index=True, return_inverse=True)
     tenant = view.tenant[first]
     demand = np.bincount(of_job, view.width, len(key)).astype(np.float64) if split == "demand" else None
     speedup = view.rate[first] / view.width[first, None]

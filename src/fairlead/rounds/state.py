@@ -24,7 +24,7 @@ from fairlead.rates.estimator import Estimator
 
 # Columns of a job that stay what they are for life.
 _FIXED = frozenset(
-    ("tenant", "model", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s", "total", "best_rate")
+    ("tenant", "model", "kind", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s", "total", "best_rate")
 )
 
 _COLUMNS: dict[str, tuple[type, float]] = {
@@ -32,6 +32,7 @@ _COLUMNS: dict[str, tuple[type, float]] = {
     "phase": (np.int64, Phase.WAITING),
     "tenant": (np.int64, 0),
     "model": (np.int64, 0),
+    "kind": (np.int64, 0),
     "arrival_s": (np.float64, 0),
     "width": (np.int64, 0),
     "width_set": (np.int64, 0),
@@ -67,6 +68,7 @@ class State:
     phase: IntArray
     tenant: IntArray
     model: IntArray
+    kind: IntArray
     arrival_s: FloatArray
     width: IntArray
     width_set: IntArray
@@ -104,6 +106,7 @@ class State:
         self.last_spots: list[Spot] = []
         self.tenants: dict[str, int] = {}
         self.models: dict[str, int] = {}
+        self.kinds: dict[tuple[str, str, int, tuple[str, ...]], int] = {}
         self.tenant_weight: list[float] = []
         self._given_weight = dict(tenant_weight or {})
         self.best_rate = np.zeros((0, len(cluster.types)))  # j,t  samples/s at the reference width
@@ -212,6 +215,7 @@ class State:
         self.last_spots.append(NOWHERE)
         self.tenant[j] = self._tenant(spec.tenant)
         self.model[j] = self.models.setdefault(spec.model, len(self.models))
+        self.kind[j] = self.kinds.setdefault((spec.tenant, spec.model, spec.gpus, spec.types), len(self.kinds))
         self.arrival_s[j] = spec.arrival_s
         self.width[j] = spec.gpus
         self.width_set[j] = self._width_set.setdefault(spec.widths, len(self.width_sets))
