@@ -19,10 +19,16 @@ def without_idle_moves(scene: Scene, wanted: list[list[int]]) -> list[list[int]]
     return granted(view, drop_idle_moves(view, grants(wanted)))
 
 
-@pytest.mark.parametrize(("restart_s", "moves"), [(269.0, True), (270.0, False)])
-def test_a_move_must_earn_its_cost_within_a_round(restart_s: float, moves: bool) -> None:
-    """4 x (360 - r) samples there against 360 here: even at r = 270."""
-    assert without_idle_moves(on_k80(restart_s), [[1, 0]]) == ([[1, 0]] if moves else [[0, 1]])
+@pytest.mark.parametrize(("restart_s", "moves"), [(179.0, True), (180.0, False)])
+def test_a_move_must_earn_its_cost_while_the_job_is_sure_to_stay(restart_s: float, moves: bool) -> None:
+    """2 x (360 - r) samples on the V100 against 360 on the P100: even at r = 180."""
+    scene = Scene([job("a", model="fast")], "v100:1,p100:1", held={"a": ((1, 1),)}, restart_s=restart_s)
+    assert without_idle_moves(scene, [[1, 0]]) == ([[1, 0]] if moves else [[0, 1]])
+
+
+def test_a_restart_longer_than_a_round_does_not_keep_a_job_from_gpus_four_times_as_fast() -> None:
+    """It is left alone for two restarts, in which it makes 4 r samples there against 2 r here."""
+    assert without_idle_moves(on_k80(1000.0), [[1, 0]]) == [[1, 0]]
 
 
 def test_a_move_that_gains_nothing_is_dropped_even_if_it_is_free() -> None:

@@ -14,6 +14,9 @@ from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
 
+# A job is left alone for this many times its restart cost: once to restore, once to work, so that taking turns costs
+# at most half of the time.
+RESTARTS_WORTH = 2.0
 NO_GRANTS = Grants(NO_JOBS, NO_JOBS, NO_JOBS)
 
 
@@ -66,7 +69,7 @@ def _take(free: IntArray, spot: Spot, sign: int = 1) -> None:
 def drop_idle_moves(view: View, grants: Grants) -> Grants:
     """A job that would change type for less than the move costs stays, if its old GPUs are still free.
 
-    What is earned is counted over one round, the time for which the grant is certain.
+    What is earned is counted over the time for which the job is sure to keep its new GPUs.
     """
     jobs, new = grants.jobs, grants.types
     old = view.held_type[jobs]
@@ -75,8 +78,9 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
         return grants
     moving = moving[np.argsort(jobs[moving])]
     jobs, old, new = jobs[moving], old[moving], new[moving]
-    earned = view.rate[jobs, new] * np.maximum(view.round_s - view.restart_s[jobs], 0.0)
-    idle = np.flatnonzero(earned <= view.rate[jobs, old] * view.round_s)
+    restart_s = view.restart_s[jobs]
+    kept_s = np.maximum(view.round_s, RESTARTS_WORTH * restart_s)
+    idle = np.flatnonzero(view.rate[jobs, new] * (kept_s - restart_s) <= view.rate[jobs, old] * kept_s)
     if not idle.size:
         return grants
     free: list[int] = left_over(view, grants).tolist()  # t

@@ -10,7 +10,7 @@ from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
-from fairlead.placement.moves import held_types, jobs_that_mix
+from fairlead.placement.moves import RESTARTS_WORTH, held_types, jobs_that_mix
 
 
 def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -> dict[int, Spot]:
@@ -90,7 +90,9 @@ def _spread(view: View, kept: IntArray) -> list[int]:
 def _worth_moving(view: View, j: int, nodes: int) -> bool:
     t, width = int(view.held_type[j]), int(view.held_gpus[j])
     now, then = view.rate_at(j, t, width, len(view.spots[j])), view.rate_at(j, t, width, nodes)
-    return then * (view.round_s - float(view.restart_s[j])) > now * view.round_s
+    restart_s = float(view.restart_s[j])
+    kept_s = max(view.round_s, RESTARTS_WORTH * restart_s)
+    return then * (kept_s - restart_s) > now * kept_s
 
 
 class _Pool:

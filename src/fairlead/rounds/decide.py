@@ -13,14 +13,10 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
-from fairlead.placement.moves import drop_idle_moves, fill_gaps, joined, settle, settle_spots
+from fairlead.placement.moves import RESTARTS_WORTH, drop_idle_moves, fill_gaps, joined, settle, settle_spots
 from fairlead.placement.pack import pack
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, charge, round_shares
 from fairlead.policies.policy import Policy
-
-# A job is left alone for this many times its restart cost: once to restore, once to work, so that taking turns costs
-# at most half of the time.
-RESTARTS_WORTH = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def run(
             due_s = min(due_s, now_s)
         if not events:
             cause = Cause.ROUND
-        elif news and settings.when is When.EVENTS and state.someone_could_start():
+        elif news and settings.when == When.EVENTS and state.someone_could_start():
             if next_boundary(now_s, last_s, settings.round_s) == now_s:
                 continue  # the round itself is decided in this very instant
             cause = Cause.EVENT
