@@ -10,6 +10,7 @@ from building import Scene, job, profile, setup
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.policies import REGISTRY
+from fairlead.policies.las import las
 from fairlead.policies.tiresias import tiresias, tiresias_fft
 from fairlead.rounds.state import State
 from fairlead.studies.simulate import simulate
@@ -67,7 +68,7 @@ def test_a_running_job_keeps_its_type_where_las_would_move_it() -> None:
     scene = Scene([job("a", model="fast")], "v100:1,k80:1", TWO, held={"a": ((1, 1),)}, now_s=360.0)
 
     assert tiresias(scene.view(), None)[0].types.tolist() == [1]
-    assert REGISTRY["las"].allocate(scene.view(), None)[0].types.tolist() == [0]
+    assert las(scene.view(), None)[0].types.tolist() == [0]
 
 
 def test_an_arrival_joins_the_queue_with_the_least_left_to_do() -> None:

@@ -23,6 +23,12 @@ arrivals; `hare, no future` is one fixed rule that knows lengths and no arrivals
 blindly, on the fastest GPUs that are free, or on one type where enough are free. 2.94 shows against a baseline that is blind
 to types, not against one that takes the fastest GPUs. docs/reproduction.md discusses each line."""
 
+FFT_NOTES = """\
+Paper (ICS 2025): "times" are the baseline's number over FFT's, above 1 FFT is better; mean (least..most over seeds). Its
+Gavel is called SJF-like: max-min and shortest-first are both here. FTF is JCT / T_id by the mean-active-jobs rule. The
+printed cost (3) gives the fastest GPUs to the longest of the jobs that run, so FFT's worst FTF is that of short jobs on
+T4s; plain shortest-first orders do without that and reach shorter JCTs. docs/reproduction.md discusses each line."""
+
 
 @app.callback()
 def reproduce() -> None:
@@ -73,6 +79,7 @@ def hare(
         return
     _hare_headlines({name: part for name, part in found.items() if name.startswith("headline")})
     _hare_ablation(found["ablation"])
+    _hare_switching(found["switching"])
     for name, part in found.items():
         if name.startswith("sweep"):
             _hare_sweep(name, part)
@@ -94,6 +101,17 @@ def _hare_ablation(part: dict[str, Any]) -> None:
     for row in part.values():
         rows = [[kind, _spread(values, 2)] for kind, values in row["ratios"].items()]
         print_table(f"ablation: {row['setting']}", ["what is left", "JCT / that of all of it"], rows)
+
+
+def _hare_switching(part: dict[str, Any]) -> None:
+    hits = part["switches that find their model"]
+    rows = [
+        [kind, _percent(hits[kind]) if kind in hits else "-", _spread(values, 3)]
+        for kind, values in part["JCT / with free switches"].items()
+    ]
+    turns = f"{part['tasks that start with a switch']['mean']:.0%} of the tasks start with a switch"
+    columns = ["cost, or models kept", "switches that find their model", "JCT / with free switches"]
+    print_table(f"switching: {part['setting']}; {turns}", columns, rows)
 
 
 def _hare_sweep(name: str, part: dict[str, Any]) -> None:
@@ -171,3 +189,45 @@ def _percent(values: dict[str, float]) -> str:
 def _broken(cell: dict[str, float]) -> str:
     worst = f" ({cell['worst']:.1%})" if cell["broken"] else ""
     return f"{cell['broken']} of {cell['of']}{worst}"
+
+
+@app.command()
+def fft(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer jobs and seeds; within a minute.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """FFT: its test bed with equal and mixed widths, every baseline, wrong lengths, a large simulation."""
+    from fairlead.studies import reproduce_fft as study
+
+    scale = study.QUICK if quick else study.FULL
+    found: dict[str, Any] = {}
+    with progress("reproducing FFT", 4 if scale.large_jobs else 3) as tell:
+        for name, part in study.reproduce(scale):
+            found[name] = part
+            tell(len(found))
+    claims = study.claims(found)
+    if output is Format.json:
+        said = {"paper": "FFT, ICS 2025", "scale": scale.__dict__, "claims": claims, "parts": found}
+        print_json({**said, "notes": FFT_NOTES})
+        return
+    for name, part in found.items():
+        if name != "wrong lengths":
+            _fft_runs(name, part)
+    print_table("paper beside ours", list(claims[0]), [list(row.values()) for row in claims])
+    print(FFT_NOTES)
+
+
+def _fft_runs(name: str, part: dict[str, Any]) -> None:
+    times = {"jct_h": "mean JCT, h", "makespan_h": "makespan, h", "fractional": "fractional JCT / bound"}
+    fair = {"mean_ftf": "mean FTF", "max_ftf": "max FTF", "max_ftf_isolated": "by the isolated run"}
+    moves = {"starvation_h": "longest starvation, h", "migrations": "migrations a job"}
+    columns = {**times, **fair, **moves}
+    rows = [
+        [
+            policy,
+            *(_spread(row[metric], 2) for metric in columns),
+            *(_percent(row[metric]).replace("+", "") for metric in ("share_at_most_1", "to_faster")),
+        ]
+        for policy, row in part.items()
+    ]
+    print_table(name, ["policy", *columns.values(), "FTF at most 1", "changes to a faster type"], rows)
