@@ -53,7 +53,7 @@ def test_with_one_task_per_round_it_is_no_worse_than_matching() -> None:
 def test_the_command_prints_paper_beside_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     small = [replace(study.headlines()[0], jobs=8, rounds=(2, 5))]
     monkeypatch.setattr(study, "headlines", lambda: small)
-    monkeypatch.setattr(study, "ablation", lambda seeds: {})
+    monkeypatch.setattr(study, "ROOM_GIB", (1.0,))
     table = CliRunner().invoke(app, ["reproduce", "hare", "--quick"])
     assert table.exit_code == 0, table.output
     assert "allox / hare" in table.output

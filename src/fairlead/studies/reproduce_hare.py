@@ -23,13 +23,16 @@ from fairlead.policies.hlas import hlas
 from fairlead.policies.task_baselines import fifo, homogeneous, match_jobs, srtf, two_dimensional_las
 from fairlead.sim.task_check import violations
 from fairlead.sim.task_gangs import GangPlace, run_gangs
+from fairlead.sim.task_memory import Keep, residency, with_switch_costs
 from fairlead.sim.task_single import run_single
 from fairlead.sim.tasks import best_of, run_list, run_rule
-from fairlead.studies.task_workloads import DOMAINS, TaskWorkload, draw
+from fairlead.studies.task_workloads import DOMAINS, TaskWorkload, draw, models
 
 FIRST_SEED = 1000
 GANG_START = 0.5  # what a gang pays to start or start again, in units of 0.1 s
 BLOCKS = 200  # of the pooled program: enough for a good order, and a bound all the same
+IN_QUICK = ("test bed", "test bed, batch", "even 0.8", "even 1.0", "one task per round", "eight tasks per round")
+ROOM_GIB = (0.5, 1.0, 2.0, 4.0)  # on every GPU, besides what the running task needs
 TEST_BED = (8, 4, 2, 1)  # V100, T4, M60, K80
 EVEN = (8, 8, 8, 8)
 
@@ -105,15 +108,17 @@ def reproduce(scale: Scale) -> Iterator[tuple[str, dict[str, Any]]]:
     """Parts of the study by name, as they are done."""
     seeds = range(FIRST_SEED, FIRST_SEED + scale.seeds)
     for setting in headlines():
-        yield f"headline: {setting.name}", compare(setting, seeds, intervals=scale.intervals)
+        if scale.sweeps or setting.name in IN_QUICK:
+            yield f"headline: {setting.name}", compare(setting, seeds, intervals=scale.intervals)
     yield "ablation", ablation(seeds)
+    yield "switching", switching(seeds)
     if scale.sweeps:
         for name, settings in sweeps().items():
             yield f"sweep: {name}", {setting.name: compare(setting, seeds) for setting in settings}
 
 
 def parts(scale: Scale) -> int:
-    return len(headlines()) + 1 + (len(sweeps()) if scale.sweeps else 0)
+    return len(headlines()) + len(sweeps()) + 2 if scale.sweeps else len(IN_QUICK) + 2
 
 
 def compare(setting: TaskWorkload, seeds: Sequence[int], *, intervals: int = 0) -> dict[str, Any]:
@@ -165,6 +170,47 @@ def ablation(seeds: Sequence[int]) -> dict[str, Any]:
     return found
 
 
+def switching(seeds: Sequence[int]) -> dict[str, Any]:
+    """Switch costs on the test bed: the paper's three rows, and what residency makes of PipeSwitch's.
+
+    JCT is that of the rule without knowledge of arrivals, over its JCT with free switches. A switch that finds its model
+    costs nothing, any other PipeSwitch's time.
+    """
+    setting = TaskWorkload("test bed", TEST_BED, 40, 0.7, switch="pipeswitch")
+    slower: dict[str, list[float]] = {}
+    found_part: dict[str, list[float]] = {}
+    turn_part: list[float] = []
+    for seed in seeds:
+        given = draw(setting, seed)
+        free = replace(given, known=replace(given.known, switch_s=np.zeros(given.jobs)))
+        least = weighted_jct_s(free, _now(free))
+        for kind in ("default", "pipeswitch", "hare"):
+            dear = draw(replace(setting, switch=kind), seed)
+            slower.setdefault(kind, []).append(weighted_jct_s(dear, _now(dear)) / least)
+        gib = np.array([model.gib for model in models(setting, seed)])
+        schedule = _now(given)
+        for room in ROOM_GIB:
+            for keep in (Keep.LAST_USED, Keep.SPECULATIVE):
+                turns, found = residency(given, schedule, gib, np.full(len(TEST_BED), room), keep)
+                label = f"{keep.value}, {room:g} GiB"
+                found_part.setdefault(label, []).append(float(found.sum() / turns.sum()))
+                kept = with_switch_costs(
+                    given, schedule, turns, found, np.zeros(given.jobs), np.asarray(given.known.switch_s)
+                )
+                slower.setdefault(label, []).append(weighted_jct_s(kept, _now(kept)) / least)
+        turn_part.append(float(turns.mean()))
+    return {
+        "setting": setting.describe(),
+        "tasks that start with a switch": _spread(np.array(turn_part)),
+        "switches that find their model": {name: _spread(np.array(part)) for name, part in found_part.items()},
+        "JCT / with free switches": {name: _spread(np.array(part)) for name, part in slower.items()},
+    }
+
+
+def _now(given: Instance) -> Schedule:
+    return run_rule(given, weighted_srpt(given, advantage=ADVANTAGE))
+
+
 def _hare(given: Instance, middle: Midpoints) -> Schedule:
     return best_of(given, candidates(given, middle))[1]
 
@@ -175,7 +221,7 @@ def _gang(key: Callable[[Instance], Any], place: GangPlace, *, preempt: bool) ->
 
 SCHEDULERS: Mapping[str, Callable[[Instance, Midpoints], Schedule]] = {
     "hare": _hare,
-    "hare, no future": lambda given, _: run_rule(given, weighted_srpt(given, advantage=ADVANTAGE)),
+    "hare, no future": lambda given, _: _now(given),
     "faithful": lambda given, middle: run_list(given, faithful(given, middle), earliest_finish=False),
     "hlas": lambda given, _: run_rule(given, hlas(given.known)),
     "allox": lambda given, _: run_single(given, match_jobs),
@@ -196,7 +242,7 @@ def _in_turn(given: Instance) -> Rule:
 
 
 ABLATIONS: Mapping[str, Callable[[Instance], Schedule]] = {
-    "all of it": lambda given: run_rule(given, weighted_srpt(given, advantage=ADVANTAGE)),
+    "all of it": _now,
     "no comparative advantage": lambda given: run_rule(given, weighted_srpt(given)),
     "intra-job only": lambda given: run_rule(given, _in_turn(given)),
     "inter-job only": lambda given: run_gangs(given, srtf(given), GangPlace.PURE, preempt=True, start_s=0.0),

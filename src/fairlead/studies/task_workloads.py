@@ -23,6 +23,7 @@ class TaskModel:
     domain: str
     speedup: tuple[float, float, float, float]  # by type, over the K80
     task: float  # on a V100
+    gib: float  # weights, gradients and momentum in FP32, from the usual parameter counts; ours
     switch: Mapping[str, float]  # ms per switch
 
 
@@ -31,14 +32,14 @@ def _switch(default: float, pipeswitch: float, hare: float) -> dict[str, float]:
 
 
 MODELS: dict[str, TaskModel] = {
-    "vgg19": TaskModel("cv", (6.8, 2.2, 1.4, 1.0), 1.49, _switch(3289, 4.01, 2.77)),
-    "resnet50": TaskModel("cv", (6.9, 2.2, 1.5, 1.0), 0.53, _switch(5961, 4.75, 2.04)),
-    "inception-v3": TaskModel("cv", (6.9, 2.2, 1.5, 1.0), 1.70, _switch(7807, 5.03, 2.46)),
-    "bert-base": TaskModel("nlp", (5.6, 1.8, 1.3, 1.0), 4.40, _switch(9017, 12.57, 5.03)),
-    "transformer": TaskModel("nlp", (5.6, 1.8, 1.3, 1.0), 4.20, _switch(5257, 10.34, 5.79)),
-    "deepspeech": TaskModel("speech", (4.1, 1.7, 1.4, 1.0), 3.37, _switch(5126, 8.91, 4.27)),
-    "fastgcn": TaskModel("recommendation", (2.2, 2.0, 1.2, 1.0), 0.39, _switch(5327, 2.86, 1.83)),
-    "graphsage": TaskModel("recommendation", (2.2, 2.0, 1.2, 1.0), 0.28, _switch(5214, 2.42, 0.96)),
+    "vgg19": TaskModel("cv", (6.8, 2.2, 1.4, 1.0), 1.49, 1.6, _switch(3289, 4.01, 2.77)),
+    "resnet50": TaskModel("cv", (6.9, 2.2, 1.5, 1.0), 0.53, 0.29, _switch(5961, 4.75, 2.04)),
+    "inception-v3": TaskModel("cv", (6.9, 2.2, 1.5, 1.0), 1.70, 0.3, _switch(7807, 5.03, 2.46)),
+    "bert-base": TaskModel("nlp", (5.6, 1.8, 1.3, 1.0), 4.40, 1.23, _switch(9017, 12.57, 5.03)),
+    "transformer": TaskModel("nlp", (5.6, 1.8, 1.3, 1.0), 4.20, 0.73, _switch(5257, 10.34, 5.79)),
+    "deepspeech": TaskModel("speech", (4.1, 1.7, 1.4, 1.0), 3.37, 0.42, _switch(5126, 8.91, 4.27)),
+    "fastgcn": TaskModel("recommendation", (2.2, 2.0, 1.2, 1.0), 0.39, 0.01, _switch(5327, 2.86, 1.83)),
+    "graphsage": TaskModel("recommendation", (2.2, 2.0, 1.2, 1.0), 0.28, 0.01, _switch(5214, 2.42, 0.96)),
 }
 DOMAINS = ("cv", "nlp", "speech", "recommendation")
 QUARTERS = dict.fromkeys(DOMAINS, 0.25)
@@ -78,10 +79,7 @@ class TaskWorkload:
 
 def draw(given: TaskWorkload, seed: int) -> Instance:
     random = stream(seed, "task workload")
-    names = list(MODELS)
-    of_domain = {domain: [name for name in names if MODELS[name].domain == domain] for domain in DOMAINS}
-    picked = random.choice(list(given.domains), given.jobs, p=list(given.domains.values()))
-    model = [MODELS[of_domain[domain][int(random.integers(len(of_domain[domain])))]] for domain in picked]
+    model = models(given, seed)
     speedup = np.array([m.speedup for m in model])
     fastest = np.array([m.task for m in model])  # n  at the normal batch
     task_s = given.batch * fastest[:, None] * speedup[:, :1] / speedup
@@ -100,6 +98,14 @@ def draw(given: TaskWorkload, seed: int) -> Instance:
         sync_s=np.repeat(SYNC * GBIT / given.gbit * fastest[:, None], len(TYPES), axis=1),
         switch_s=switch_s,
     )
+
+
+def models(given: TaskWorkload, seed: int) -> list[TaskModel]:
+    """What each job trains, in the order of arrival."""
+    random = stream(seed, "task models")
+    of_domain = {domain: [model for model in MODELS.values() if model.domain == domain] for domain in DOMAINS}
+    picked = random.choice(list(given.domains), given.jobs, p=list(given.domains.values()))
+    return [of_domain[domain][int(random.integers(len(of_domain[domain])))] for domain in picked]
 
 
 def _arrivals(given: TaskWorkload, gaps: FloatArray, tasks: FloatArray, task_s: FloatArray) -> FloatArray:
