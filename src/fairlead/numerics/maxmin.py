@@ -40,12 +40,15 @@ class MaxMinSolver:
     def __init__(self, types: int) -> None:
         self._types = types
         self._group: dict[bytes, int] = {}
-        self._cells: list[IntArray] = []  # by group: types with a rate
-        self._column: list[int] = []  # by group: its first column
-        self._worth: list[FloatArray] = []  # by group: rates on its cells, the largest is 1, nudged apart
-        self._columns = 1
-        self._need = np.zeros(0)  # by group: what the first step's program holds
-        self._level, self._total = Model(_empty(types, cost=-1.0)), Model(_empty(types, cost=0.0))
+        self._column_of = np.zeros((0, types), dtype=np.int64)  # group,t  _Z where it has no rate
+        self._worth = np.zeros(1)  # by column: the group's rate there, its largest is 1, nudged apart
+        self._group_of = np.zeros(1, dtype=np.int64)  # by column
+        self._level, self._total = (
+            Model(_empty(types, cost=-1.0), duals=False),
+            Model(_empty(types, cost=0.0), duals=False),
+        )
+        # What the programs hold now: coefficients of the level by group, upper bounds by row, costs by column.
+        self._need, self._high, self._cost = np.zeros(0), np.zeros(types), np.zeros(1)
 
     def solve(
         self,
@@ -58,78 +61,78 @@ class MaxMinSolver:
         """Groups (g) in any order; None if the solver gave up. A group without any rate gets nothing."""
         top = rate.max(axis=1)  # g
         strength = top * scale  # g  value of one GPU of its best type
-        alive = np.argsort(strength, kind="stable")[np.count_nonzero(top <= 0) :]
+        alive = strength.argsort(kind="stable")[np.count_nonzero(top <= 0) :]
         if not alive.size:
             return MaxMin(np.zeros(rate.shape), 0.0)
-        strength = strength[alive]
+        strength, n = strength[alive], count[alive]
         groups = self._find_all(rate[alive] / top[alive, None], width[alive])
-        most, need = np.zeros(self.size), np.zeros(self.size)
-        most[groups] = count[alive] * width[alive]
-        need[groups] = count[alive] / strength  # worth that all jobs of the group need for a level of 1
-        level = self._raise_level(need, most, capacity)
+        high = np.full(self._types + 2 * self.size, np.inf)  # by row: capacity by type, then level and width by group
+        high[: self._types] = capacity
+        high[self._types + 1 :: 2] = 0.0
+        high[self._types + 1 + 2 * groups] = n * width[alive]
+        self._set_high(high)
+        need, value = np.zeros(self.size), np.zeros(self.size)  # by group
+        need[groups] = n / strength  # worth that all jobs of the group need for a level of 1
+        value[groups] = strength
+        level = self._raise_level(need)
         if level is None:
             return None
-        worth = self._raise_total(groups, strength, need * level * (1 - SLACK), most, capacity)
+        worth = self._raise_total(value, need * level * (1 - SLACK))
         if worth is None:
             return None
         shares = np.zeros(rate.shape)
-        for g, group in zip(alive.tolist(), groups, strict=True):
-            cells = self._cells[group]
-            shares[g, cells] = worth[self._column[group] : self._column[group] + len(cells)] / count[g]
+        shares[alive] = worth[self._column_of[groups]] / n[:, None]
         return MaxMin(shares, level)
 
     @property
     def size(self) -> int:
         """Groups that it has ever seen."""
-        return len(self._cells)
+        return len(self._group)
 
-    def _raise_level(self, need: FloatArray, most: FloatArray, capacity: IntArray | FloatArray) -> float | None:
-        for group in np.flatnonzero(need != self._need).tolist():
+    def _set_high(self, high: FloatArray) -> None:
+        """Upper bounds are the same in both programs, and few change from one solve to the next."""
+        rows = (high != self._high).nonzero()[0]
+        if not rows.size:
+            return
+        low = np.where((rows >= self._types) & ((rows - self._types) % 2 == 0), 0.0, -np.inf)
+        for model in (self._level, self._total):
+            model.set_row_bounds(rows, low, high[rows])
+        self._high = high
+
+    def _raise_level(self, need: FloatArray) -> float | None:
+        for group in (need != self._need).nonzero()[0].tolist():
             self._level.set_coefficient(self._types + 2 * group, _Z, -float(need[group]))
         self._need = need
-        self._level.set_row_bounds(*self._row_bounds(np.zeros(self.size), most, capacity))
         found = self._level.solve(ITERATIONS)
         return float(found.x[_Z]) if isinstance(found, Optimal) else None
 
-    def _raise_total(
-        self,
-        groups: list[int],
-        strength: FloatArray,
-        least: FloatArray,
-        most: FloatArray,
-        capacity: IntArray | FloatArray,
-    ) -> FloatArray | None:
-        self._total.set_row_bounds(*self._row_bounds(least, most, capacity))
-        value = np.zeros(self.size)  # by group
-        value[groups] = strength
-        cost = -np.concatenate(self._worth) * np.repeat(value, [len(cells) for cells in self._cells])
-        self._total.set_costs(np.arange(1, self._columns), cost)
+    def _raise_total(self, value: FloatArray, least: FloatArray) -> FloatArray | None:
+        """x by column, 0 for the level."""
+        rows = np.arange(self._types, self._types + 2 * self.size, 2)
+        self._total.set_row_bounds(rows, least, np.full(self.size, np.inf))
+        cost = -self._worth * value[self._group_of]
+        cost[_Z] = 0.0
+        if not np.array_equal(cost, self._cost):
+            self._total.set_costs(np.arange(len(cost)), cost)
+            self._cost = cost
         found = self._total.solve(ITERATIONS)
-        return found.x if isinstance(found, Optimal) else None
+        if not isinstance(found, Optimal):
+            return None
+        found.x[_Z] = 0.0
+        return found.x
 
-    def _row_bounds(
-        self, least: FloatArray, most: FloatArray, capacity: IntArray | FloatArray
-    ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Of all rows: capacity by type, then level and width by group."""
-        rows = self._types + 2 * self.size
-        low, high = np.full(rows, -np.inf), np.full(rows, np.inf)
-        high[: self._types] = capacity
-        low[self._types :: 2] = least
-        high[self._types + 1 :: 2] = most
-        return np.arange(rows), low, high
-
-    def _find_all(self, relative: FloatArray, width: IntArray) -> list[int]:
+    def _find_all(self, relative: FloatArray, width: IntArray) -> IntArray:
         """Places of these groups in the programs; those with equal relative rates and width are told apart by rank."""
-        groups: list[int] = []
-        taken: set[bytes] = set()
-        for rates, gpus in zip(relative, width.tolist(), strict=True):
-            key = rates.tobytes() + gpus.to_bytes(8, "little")
-            while key in taken:
+        rows = np.column_stack((relative, width.view(np.float64))).tobytes()  # rates and width, bit by bit
+        size = len(rows) // len(width)
+        groups: dict[bytes, int] = {}
+        for g in range(len(width)):
+            key = rows[g * size : (g + 1) * size]
+            while key in groups:
                 key += b"+"
-            taken.add(key)
             group = self._group.get(key)
-            groups.append(self._add(key, rates) if group is None else group)
-        return groups
+            groups[key] = self._add(key, relative[g]) if group is None else group
+        return np.array(list(groups.values()))
 
     def _add(self, key: bytes, relative: FloatArray) -> int:
         """Two rows (level, width) and a column per usable type."""
@@ -148,12 +151,16 @@ class MaxMinSolver:
                 rows.ravel(),
                 values.ravel(),
             )
+        column_of = np.full(self._types, _Z)
+        column_of[types] = np.arange(len(self._worth), len(self._worth) + cells)
+        worth = relative[types] * (1.0 + TIE * ((zlib.crc32(key) / 2**32 + types * GOLDEN) % 1.0))
         self._group[key] = group
-        self._cells.append(types)
-        self._column.append(self._columns)
-        self._worth.append(relative[types] * (1.0 + TIE * ((zlib.crc32(key) / 2**32 + types * GOLDEN) % 1.0)))
+        self._column_of = np.vstack((self._column_of, column_of))
+        self._worth = np.concatenate((self._worth, worth))
+        self._group_of = np.concatenate((self._group_of, np.full(cells, group)))
         self._need = np.append(self._need, 0.0)
-        self._columns += cells
+        self._high = np.append(self._high, (0.0, 0.0))
+        self._cost = np.append(self._cost, np.zeros(cells))
         return group
 
 

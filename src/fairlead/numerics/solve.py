@@ -135,7 +135,9 @@ class Model:
         gap: float = 1e-6,
         tolerance: float = TOLERANCE,
         presolve: bool = False,
+        duals: bool = True,
     ) -> None:
+        """`duals` = False saves taking over what nobody asks for: duals and reduced costs are NaN then."""
         import highspy  # 0.1 s: paid by the first solve, not by every start of the program
 
         self._highspy: Any = highspy
@@ -145,6 +147,8 @@ class Model:
         self._row_low = np.array(program.row_low, dtype=np.float64)
         self._row_high = np.array(program.row_high, dtype=np.float64)
         self._whole = program.whole
+        self._duals = duals and program.whole is None
+        self._limits: tuple[bool, Limit] | None = None  # as HiGHS has them
         for name, option in (
             ("output_flag", False),
             ("threads", 1),
@@ -163,6 +167,14 @@ class Model:
 
     def solve(self, limit: Limit = NO_LIMIT, *, primal: bool = False) -> Outcome:
         """`primal` is the faster way after a change of costs alone; rows and bounds leave the last basis dual feasible."""
+        if self._limits != (primal, limit) or limit.seconds is not None:
+            self._set_limits(limit, primal)
+        if self._highs.run() == self._highspy.HighsStatus.kError:
+            return Failed(f"HiGHS stopped with an error ({self._status()})")
+        return self._outcome()
+
+    def _set_limits(self, limit: Limit, primal: bool) -> None:
+        self._limits = (primal, limit)
         self._call("setOptionValue", "simplex_strategy", SIMPLEX_PRIMAL if primal else SIMPLEX_DUAL)
         infinite = self._highspy.kHighsIInf
         self._call("setOptionValue", "simplex_iteration_limit", _or(limit.iterations, infinite))
@@ -170,9 +182,6 @@ class Model:
         # HiGHS compares the limit with the time of all solves of this model so far.
         until_s = math.inf if limit.seconds is None else self._highs.getRunTime() + limit.seconds
         self._call("setOptionValue", "time_limit", until_s)
-        if self._highs.run() == self._highspy.HighsStatus.kError:
-            return Failed(f"HiGHS stopped with an error ({self._status()})")
-        return self._outcome()
 
     def set_costs(self, columns: IntArray, cost: FloatArray) -> None:
         _check_finite("cost", cost)
@@ -301,15 +310,14 @@ class Model:
         return Failed(f"HiGHS ended with: {self._status()}")
 
     def _optimal(self) -> Optimal:
-        info, solution = self._highs.getInfo(), self._highs.getSolution()
-        row_dual = np.array(solution.row_dual) if self._whole is None else np.full(self._highs.getNumRow(), np.nan)
+        solution = self._highs.getSolution()
         return Optimal(
             x=self._accept(solution),
-            objective=info.objective_function_value,
-            row_dual=row_dual,
-            reduced_cost=np.array(solution.col_dual) if self._whole is None else np.full(len(self._low), np.nan),
+            objective=self._highs.getObjectiveValue(),
+            row_dual=np.array(solution.row_dual) if self._duals else np.full(len(self._row_low), np.nan),
+            reduced_cost=np.array(solution.col_dual) if self._duals else np.full(len(self._low), np.nan),
             basis=None,
-            iterations=info.simplex_iteration_count,
+            iterations=self._highs.getInfoValue("simplex_iteration_count")[1],
         )
 
     @property
@@ -326,7 +334,7 @@ class Model:
 
     def _accept(self, solution: Any) -> FloatArray:
         """The one place where the solver's tolerances are taken out: inside the bounds, whole where asked."""
-        x: FloatArray = np.clip(np.array(solution.col_value), self._low, self._high)
+        x: FloatArray = np.minimum(np.maximum(np.array(solution.col_value), self._low), self._high)
         return x if self._whole is None else np.where(self._whole, np.rint(x), x)
 
 
