@@ -49,6 +49,7 @@ class View:
     spots: Mapping[int, Spot]  # j -> where it is now, for jobs that hold GPUs
     rate_at: RateAt
     gather: Callable[[str], Any]  # name of a column -> its values; valid until the round is over
+    pinned: BoolArray | None = None  # j  jobs that keep what they hold, told to policies that place
 
     tenant = Column[IntArray]()  # j
     kind = Column[IntArray]()  # j  jobs with the same tenant, model, width and allowed types are of one kind, for life
@@ -67,6 +68,8 @@ class View:
     held_gpus = Column[IntArray]()  # j
     held_nodes = Column[IntArray]()  # j  number of nodes
     held_since_s = Column[FloatArray]()  # j
+    restarts = Column[IntArray]()  # j  checkpoints restored so far
+    relative = Column[FloatArray | None]()  # j,n  rate there / what `rate_at` says, as learnt; None = nothing is learnt
 
     total = Column[FloatArray | None]()  # j  samples asked for; NaN where the owner did not say
     done = Column[FloatArray | None]()  # j  samples done

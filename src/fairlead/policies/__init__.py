@@ -14,6 +14,7 @@ from fairlead.policies.fft import fft
 from fairlead.policies.gandiva_fair import gandiva_fair
 from fairlead.policies.gavel import gavel
 from fairlead.policies.gavel_sjf import gavel_sjf
+from fairlead.policies.hops import hops
 from fairlead.policies.las import las
 from fairlead.policies.oef import cooperative, non_cooperative
 from fairlead.policies.orders import fifo, fifo_sticky, srtf
@@ -140,6 +141,14 @@ _ALL = (
         "Gavel (OSDI 2020), shortest job first",
         Level.SHARES,
         gavel_sjf,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "hops",
+        "Jobs by latency ratio; each gets a concrete place, by a program that weighs their ratios and speeds.",
+        "Hops (SoCC 2024)",
+        Level.PLACEMENT,
+        hops,
         knows=frozenset({Knows.LENGTHS}),
     ),
 )

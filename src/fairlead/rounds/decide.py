@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fairlead.model.allocation import NOWHERE, Placement, Shares, Spot
+from fairlead.model.allocation import NOWHERE, Level, Placement, Shares, Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
@@ -46,11 +46,13 @@ def decide(
     Inside a round (`Cause.EVENT`) every running job is pinned, so only free GPUs are handed out, and the deficits do
     not move: they are counted per round.
     """
-    allocation, remembered = policy.allocate(view, memory.policy)
     stays_until_s = _stays_until_s(view, rules.min_run_s)  # j
     pinned = view.held_gpus > 0
     if cause is Cause.ROUND:
         pinned &= view.now_s < stays_until_s
+    # Grants can be settled beside those who stay; a placement has to know of them.
+    seen = replace(view, pinned=pinned) if policy.level is Level.PLACEMENT else view
+    allocation, remembered = policy.allocate(seen, memory.policy)
     owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
     if isinstance(allocation, Placement):
         changed = settle_spots(view, allocation.spots, pinned)

@@ -52,10 +52,11 @@ def look(state: State, policy: Policy, round_s: float) -> View:
 
 _OTHER_NAMES = {"rate": "best_rate", "held_since_s": "since_s"}  # in the state
 # Columns that the state does not hold as they are.
-_DERIVED: dict[str, Callable[[State, IntArray, float], FloatArray]] = {
+_DERIVED: dict[str, Callable[[State, IntArray, float], FloatArray | None]] = {
     "attained_gpu_s": State.attained_at,
     "wait_s": lambda state, jobs, now_s: now_s - state.arrival_s.take(jobs) - state.ran_at(jobs, now_s),
     "done": State.done_at,
+    "relative": State.relative_to_table,
 }
 
 

@@ -24,7 +24,19 @@ from fairlead.rates.estimator import Estimator
 
 # Columns of a job that stay what they are for life.
 _FIXED = frozenset(
-    ("tenant", "model", "kind", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s", "total", "best_rate")
+    (
+        "tenant",
+        "model",
+        "kind",
+        "arrival_s",
+        "weight",
+        "width",
+        "width_set",
+        "relaxed",
+        "restart_s",
+        "total",
+        "best_rate",
+    )
 )
 
 _COLUMNS: dict[str, tuple[type, float]] = {
@@ -182,6 +194,10 @@ class State:
     def ran_at(self, jobs: IntArray, time_s: float) -> FloatArray:
         """Seconds with GPUs."""
         return self.run_s.take(jobs) + np.maximum(time_s - self.since_s.take(jobs), 0.0)
+
+    def relative_to_table(self, jobs: IntArray, time_s: float) -> FloatArray | None:
+        """j,n  rate on a node / what the estimator's table says of its type; None while nothing is learnt of nodes."""
+        return None
 
     # ---- the fold -----------------------------------------------------------------------------------------------
 

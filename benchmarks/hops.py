@@ -1,0 +1,134 @@
+"""Hops at scale: CPU seconds of one decision on one thread, value against the bound of the linear program, idle GPUs.
+
+`python -m benchmarks.hops` prints the table. Each instance is decided twice: with an empty cluster, and one round later
+when every job that was placed holds its GPUs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import IntArray
+from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
+from fairlead.model.decision import Cause, Decision
+from fairlead.model.events import Arrived, Started
+from fairlead.model.jobs import JobSpec
+from fairlead.model.view import View
+from fairlead.policies import find_policy
+from fairlead.policies.hops import hops, plan_once
+from fairlead.rates.estimator import TableEstimator
+from fairlead.rates.profile import ModelFacts, Profile, Speed
+from fairlead.rounds.look import look
+from fairlead.rounds.state import State
+
+ROUND_S = 540.0
+TYPES = ("1080ti", "titanxp", "v100", "a100", "p100", "k80", "t4", "h100")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    gpus: int
+    jobs: int
+    cpu_s: float  # of one decision, all plans
+    target_s: float
+    of_bound: float | None  # value of the first plan / bound of its linear program
+    idle: int  # GPUs left idle while jobs wait
+
+    def __str__(self) -> str:
+        share = "-" if self.of_bound is None else f"{self.of_bound:.4f}"
+        return f"{self.name:34} {self.gpus:5} {self.jobs:5} {self.cpu_s:8.3f} {self.target_s:7.1f} {share:>9} {self.idle:5}"
+
+
+HEADER = f"{'':34} {'GPUs':>5} {'jobs':>5} {'cpu_s':>8} {'target':>7} {'of bound':>9} {'idle':>5}"
+INSTANCES = (  # types, nodes, GPUs of a node, jobs, seconds wanted
+    (4, 64, 8, 500, 1.0),
+    (4, 128, 4, 500, 1.0),
+    (4, 256, 8, 1000, 3.0),
+    (8, 256, 8, 1000, 3.0),
+)
+
+
+def run() -> list[Row]:
+    """Every row, printed as it is measured."""
+    print(HEADER)
+    rows: list[Row] = []
+    _measure(*instance(2, 4, 4, 8, seed=0), "", 1.0)  # the solver's import is not ours to count
+    for types, nodes, size, jobs, target_s in INSTANCES:
+        for seed in (1, 2):
+            made = instance(types, nodes, size, jobs, seed)
+            rows += _measure(*made, f"{nodes} x {size}, {types} types, seed {seed}", target_s)
+    return rows
+
+
+def instance(types: int, nodes: int, size: int, jobs: int, seed: int) -> tuple[Cluster, State]:
+    """Jobs of 24 models that have waited for log-normal times; up to 8 allowed widths from 1 to 16."""
+    rng = np.random.default_rng(seed)
+    cluster = build_cluster([NodeGroup(nodes // types, gpu, size, 16.0) for gpu in TYPES[:types]])
+    speed = np.cumprod(rng.uniform(1.0, 1.8, (24, types)), axis=1)
+    profile = Profile(
+        "made up",
+        tuple(
+            Speed(f"m{m}", gpu, 1, 1, 1.0, float(speed[m, t]), "made up")
+            for m in range(24)
+            for t, gpu in enumerate(TYPES[:types])
+        ),
+        {f"m{m}": ModelFacts(restart_s=30.0, spread=float(rng.uniform(0.5, 0.98))) for m in range(24)},
+    )
+    state = State(cluster, TableEstimator(profile, cluster))
+    wait_s = np.sort(np.minimum(1800.0 * np.exp(rng.standard_normal(jobs)), 40_000.0))[::-1]
+    for i in range(jobs):
+        count = int(rng.integers(1, 9))
+        widths = tuple(sorted(rng.choice(16, count, replace=False) + 1))
+        width = int(widths[count // 2])
+        samples = 3600.0 * float(np.exp(rng.standard_normal())) * width
+        spec = JobSpec(
+            f"j{i}",
+            "t",
+            f"m{int(rng.integers(24))}",
+            40_000.0 - float(wait_s[i]),
+            width,
+            samples,
+            tuple(map(int, widths)),
+        )
+        state.fold(Arrived(spec.arrival_s, spec))
+    state.pass_time(40_000.0)
+    return cluster, state
+
+
+def _measure(cluster: Cluster, state: State, name: str, target_s: float) -> list[Row]:
+    rows = []
+    for when in ("empty", "running"):
+        view = _view(state)
+        first = plan_once(view)
+        view = _view(state)
+        start_s = time.process_time()
+        placement, _ = hops(view, None)
+        cpu_s = time.process_time() - start_s
+        used = sum(gpus for spot in placement.spots for _, gpus in spot)
+        waits = any(not spot for spot in placement.spots)
+        idle = cluster.total_gpus - used if waits else 0
+        share = first.value / first.bound if math.isfinite(first.bound) and first.bound > 0 else None
+        rows.append(Row(f"{name}, {when}", cluster.total_gpus, state.active, cpu_s, target_s, share, idle))
+        if name:
+            print(rows[-1])
+        started: IntArray = np.array([j for j, spot in enumerate(placement.spots) if spot], dtype=np.int64)
+        if when == "empty":
+            spots = tuple(placement.spots[j] for j in started.tolist())
+            now_s = state.now_s
+            state.fold(Decision(now_s, Cause.ROUND, started[:0], started, spots, now_s, ""))
+            state.fold(Started(now_s, started, np.ones(len(started)), np.full(len(started), now_s)))
+            state.pass_time(now_s + ROUND_S)
+    return rows
+
+
+def _view(state: State) -> View:
+    return look(state, find_policy("hops"), ROUND_S)
+
+
+if __name__ == "__main__":
+    run()

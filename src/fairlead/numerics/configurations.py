@@ -1,0 +1,337 @@
+"""Jobs onto nodes, each in one of several configurations, solved in two stages.
+
+    max  sum_ic v_ic X_ic    s.t.  sum_c X_ic <= 1                every job i
+                                   sum_ic X_ic a_icn <= free_n    every node n,     X in {0, 1}
+
+A configuration c is a spot: a_icn GPUs on node n. Handed to a solver as it stands this takes minutes at 512 GPUs, mostly
+because equal nodes can be exchanged. Stage 1 counts pieces in groups of equal nodes, whose linear program is nearly
+whole, and packs what it says onto real nodes, large pieces first. Stage 2 is the program above for what is left, and once more with the jobs on the emptiest nodes if the bound of the
+linear program says that this could pay (it does on a few nodes, where one gang more or less is much).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import NOWHERE, Spot
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.numerics.solve import Limit, LinearProgram, Optimal, TimeLimit, columns_from_entries, solve
+
+CUTS = (2, 3, 4)  # q of the rows that say how pieces fill a node
+ONE = 1.0 - 1e-6  # the solver answers to about 1e-7
+STAGE_1 = Limit(iterations=200_000)
+STAGE_2 = Limit(nodes=50)
+GAP = 2e-3  # that stage 2 may leave, of what is at stake there
+NEAR = 0.99  # of the bound: then nothing is taken up again
+AGAIN = 200  # jobs x nodes that stage 2 can take up again in a moment
+GREEDY = "greedy in queue order"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Nodes that are the same to every job: of one kind, with as many GPUs idle."""
+
+    of: IntArray  # n  group, -1 = nothing idle
+    idle: IntArray  # g  GPUs on each node
+    kind: IntArray  # g
+    nodes: tuple[tuple[int, ...], ...]  # g  in the order in which they are filled
+
+
+def group_nodes(kind: IntArray, free: IntArray, fill_order: IntArray) -> Groups:
+    """Nodes (n) by kind and idle GPUs; inside a group `fill_order` names all nodes, first come first."""
+    some = np.flatnonzero(free > 0)
+    keys, index = np.unique(np.column_stack((kind[some], free[some])), axis=0, return_inverse=True)
+    of = np.full(len(free), -1, dtype=np.int64)
+    of[some] = index.reshape(-1)
+    members: list[list[int]] = [[] for _ in keys]
+    for node in fill_order.tolist():
+        if of[node] >= 0:
+            members[of[node]].append(node)
+    return Groups(of, keys[:, 1], keys[:, 0], tuple(map(tuple, members)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choices:
+    """What jobs may take in stage 1: `gpus` on nodes of a `group`, filled one after the other; or just this spot."""
+
+    job: IntArray  # c
+    value: FloatArray  # c
+    group: IntArray  # c
+    gpus: IntArray  # c
+    spot_job: IntArray  # s
+    spot_value: FloatArray  # s
+    spots: tuple[Spot, ...]  # s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpotChoices:
+    """What jobs may take on real nodes."""
+
+    job: IntArray  # c
+    value: FloatArray  # c
+    spots: Sequence[Spot]  # c
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    spots: dict[int, Spot]  # job -> where, for those that got something
+    value: float
+    bound: float  # no plan is worth more than this; inf where a solve gave up
+    solver: str
+
+
+# residual(jobs that stage 1 left open, those it placed, free) -> what the former, and others who wait, may take
+Residual = Callable[[list[int], Container[int], IntArray], SpotChoices]
+
+
+def two_stage(choices: Choices, groups: Groups, free: IntArray, order: Sequence[int], residual: Residual) -> Plan:
+    """Groups, packing, then the leftovers. `order` is the queue, for when a solve gives up.
+
+    Values of stage 2 must be on the scale of stage 1, so that a job that gains little there does not look as good as
+    one that gains much.
+    """
+    x = _relax(choices, groups)
+    room = _Room(groups, free)
+    if x is None:
+        value = _greedy(choices, groups, room, order)
+        return Plan(room.spots, value, np.inf, GREEDY)
+    columns = len(choices.job)
+    on_groups, on_spots = x[:columns], x[columns:]
+    bound = float(on_groups @ choices.value + on_spots @ choices.spot_value)
+    worth = _pack(choices, room, np.flatnonzero(on_groups > ONE), np.flatnonzero(on_spots > ONE))
+    wanted = {*choices.job[on_groups > 1.0 - ONE].tolist(), *choices.spot_job[on_spots > 1.0 - ONE].tolist()}
+    open_jobs = {i for i in wanted if i not in room.spots}
+    spots, value, solver = room.spots, sum(worth.values()), "optimal"
+    for again in _released(room, open_jobs):
+        if again and value >= NEAR * bound:
+            break
+        left = np.array(room.free, dtype=np.int64)
+        for i in again:
+            for node, gpus in room.spots[i]:
+                left[node] += gpus
+        kept = {i: spot for i, spot in room.spots.items() if i not in again}
+        rest = exact(residual([i for i in order if i in open_jobs or i in again], kept, left), left, STAGE_2)
+        if sum(worth[i] for i in kept) + rest.value > value:
+            spots, value, solver = {**kept, **rest.spots}, sum(worth[i] for i in kept) + rest.value, rest.solver
+    return Plan(spots, value, bound, solver)
+
+
+def _released(room: _Room, open_jobs: set[int]) -> list[set[int]]:
+    """Which jobs stage 2 takes up again: first none, then those on the nodes with the most room, as many as it can bear.
+
+    Nodes that are left half full often are so because of who sits there already.
+    """
+    if not any(room.free):
+        return []
+    on_node: dict[int, list[int]] = {}
+    for i, spot in room.spots.items():
+        for node, _ in spot:
+            on_node.setdefault(node, []).append(i)
+    emptiest = sorted(range(len(room.free)), key=lambda node: (-room.free[node], node))
+    nodes: set[int] = set()
+    again: set[int] = set()
+    for node in emptiest:
+        more = [i for i in on_node.get(node, ()) if i not in again]
+        if (len(open_jobs) + len(again) + len(more)) * (len(nodes) + 1) > AGAIN:
+            break
+        nodes.add(node)
+        again.update(more)
+    again = {i for i in again if all(node in nodes for node, _ in room.spots[i])}
+    return [set(), again] if again else [set()]
+
+
+def exact(choices: SpotChoices, free: IntArray, limit: Limit = STAGE_2, gap: float = GAP) -> Plan:
+    """The program on real nodes as it stands; greedy, first choices first, if the limit comes before any answer."""
+    if not len(choices.job):
+        return Plan({}, 0.0, 0.0, "optimal")
+    outcome = solve(_spot_program(choices, free), limit, gap=gap)
+    scale = float(choices.value.max())
+    if isinstance(outcome, Optimal | TimeLimit) and outcome.x is not None:
+        taken = np.flatnonzero(outcome.x > 0.5)
+        spots = {int(choices.job[c]): choices.spots[c] for c in taken.tolist()}
+        bound = -(outcome.objective if isinstance(outcome, Optimal) else outcome.bound) * scale
+        return Plan(spots, float(choices.value[taken].sum()), bound, "optimal")
+    return _greedy_spots(choices, free)
+
+
+def _relax(choices: Choices, groups: Groups) -> FloatArray | None:
+    """Stage 1, fractional: columns of groups, then of spots. None = gave up.
+
+        sum of sizes <= n_g f_g,    sum (ceil(q size / f_g) - 1) <= n_g (q - 1)   for q = 2, 3, 4      every group g
+
+    for pieces of a size up to f_g, the idle GPUs of a node: ceil(q a) - 1 is super-additive, so the pieces of one node
+    add up to q - 1 at most. A configuration over several nodes is whole nodes and a remainder.
+    """
+    value = np.concatenate((choices.value, choices.spot_value))
+    if not len(value):
+        return np.empty(0)
+    columns, kinds = len(choices.job), len(CUTS) + 1
+    idle = groups.idle[choices.group]  # c
+    whole, rest = choices.gpus // idle, choices.gpus % idle
+    column, row, amount = [np.arange(columns)], [kinds * choices.group], [choices.gpus]
+    for at, q in enumerate(CUTS, 1):
+        column.append(np.arange(columns))
+        row.append(kinds * choices.group + at)
+        amount.append(whole * (q - 1) + np.maximum(-(-q * rest // idle) - 1, 0))
+    pieces = [(columns + s, node, gpus) for s, spot in enumerate(choices.spots) for node, gpus in spot]
+    of_column, node, gpus = np.array(pieces, dtype=np.int64).reshape(-1, 3).T
+    group = groups.of[node]
+    for at, q in enumerate((1, *CUTS)):
+        column.append(of_column)
+        row.append(kinds * group + at)
+        amount.append(gpus if q == 1 else -(-q * gpus // groups.idle[group]) - 1)
+    job = np.concatenate((choices.job, choices.spot_job))
+    rows = kinds * len(groups.idle)
+    seen, job_row = np.unique(job, return_inverse=True)
+    column.append(np.arange(len(value)))
+    row.append(rows + job_row)
+    amount.append(np.ones(len(value), dtype=np.int64))
+    count = np.array([len(nodes) for nodes in groups.nodes])
+    high = count[:, None] * np.column_stack((groups.idle, *(np.full(len(count), q - 1) for q in CUTS)))  # g,q
+    start, index, entries = _summed(np.concatenate(row), np.concatenate(column), np.concatenate(amount), len(value))
+    program = LinearProgram(
+        cost=-value / value.max(),
+        low=np.zeros(len(value)),
+        high=np.full(len(value), np.inf),
+        row_low=np.full(rows + len(seen), -np.inf),
+        row_high=np.concatenate((high.ravel(), np.ones(len(seen)))).astype(np.float64),
+        start=start,
+        index=index,
+        value=entries,
+    )
+    outcome = solve(program, STAGE_1)
+    return outcome.x if isinstance(outcome, Optimal) else None
+
+
+def _summed(row: IntArray, column: IntArray, amount: IntArray, columns: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """The column-wise form; entries for the same place are added, zeros left out."""
+    row, column, amount = row[amount != 0], column[amount != 0], amount[amount != 0]
+    rows = int(row.max(initial=0)) + 1
+    place, index = np.unique(column * rows + row, return_inverse=True)
+    total: FloatArray = np.bincount(index.reshape(-1), amount.astype(np.float64), len(place)).astype(np.float64)
+    return columns_from_entries(place % rows, place // rows, total, columns)
+
+
+def _spot_program(choices: SpotChoices, free: IntArray) -> LinearProgram:
+    columns = len(choices.job)
+    pieces = [(c, node, gpus) for c, spot in enumerate(choices.spots) for node, gpus in spot]
+    column, node, gpus = np.array(pieces, dtype=np.int64).reshape(-1, 3).T
+    jobs, job_row = np.unique(choices.job, return_inverse=True)
+    nodes, node_row = np.unique(node, return_inverse=True)
+    start, index, value = columns_from_entries(
+        row=np.concatenate((job_row.reshape(-1), len(jobs) + node_row.reshape(-1))),
+        column=np.concatenate((np.arange(columns), column)),
+        value=np.concatenate((np.ones(columns), gpus.astype(np.float64))),
+        columns=columns,
+    )
+    return LinearProgram(
+        cost=-choices.value / choices.value.max(),
+        low=np.zeros(columns),
+        high=np.ones(columns),
+        row_low=np.full(len(jobs) + len(nodes), -np.inf),
+        row_high=np.concatenate((np.ones(len(jobs)), free[nodes])).astype(np.float64),
+        start=start,
+        index=index,
+        value=value,
+        whole=np.ones(columns, dtype=np.bool_),
+    )
+
+
+class _Room:
+    """Free GPUs on real nodes, and who has been put there."""
+
+    def __init__(self, groups: Groups, free: IntArray) -> None:
+        self.free: list[int] = free.tolist()
+        self.spots: dict[int, Spot] = {}
+        self._groups = groups
+
+    def put(self, job: int, spot: Spot) -> bool:
+        if not spot or job in self.spots or any(self.free[node] < gpus for node, gpus in spot):
+            return False
+        for node, gpus in spot:
+            self.free[node] -= gpus
+        self.spots[job] = spot
+        return True
+
+    def find(self, group: int, gpus: int) -> Spot:
+        """The fullest node that fits; for several nodes untouched neighbours, if there are any, and a remainder."""
+        idle, nodes = int(self._groups.idle[group]), self._groups.nodes[group]
+        if gpus <= idle:
+            node = self._fullest(nodes, gpus)
+            return NOWHERE if node < 0 else ((node, gpus),)
+        whole, rest = divmod(gpus, idle)
+        untouched = sorted(node for node in nodes if self.free[node] == idle)
+        if len(untouched) < whole:
+            return NOWHERE
+        chosen = _neighbours(untouched, whole)
+        if not rest:
+            return tuple((node, idle) for node in chosen)
+        beside = [n for n in (chosen[-1] + 1, chosen[0] - 1) if n in nodes and self.free[n] >= rest]
+        last = beside[0] if beside else self._fullest([n for n in nodes if n not in chosen], rest)
+        return NOWHERE if last < 0 else tuple(sorted((*((node, idle) for node in chosen), (last, rest))))
+
+    def _fullest(self, nodes: Sequence[int], gpus: int) -> int:
+        best, least = -1, 0
+        for node in nodes:
+            left = self.free[node]
+            if left >= gpus and (best < 0 or left < least):
+                best, least = node, left
+        return best
+
+
+def _neighbours(nodes: list[int], count: int) -> list[int]:
+    """So many nodes with numbers in a row, else the first ones."""
+    for first in range(len(nodes) - count + 1):
+        if nodes[first + count - 1] - nodes[first] == count - 1:
+            return nodes[first : first + count]
+    return nodes[:count]
+
+
+def _pack(choices: Choices, room: _Room, on_groups: IntArray, on_spots: IntArray) -> dict[int, float]:
+    """Who has a spot of its own first, then the largest, the most valuable of a size first. Job -> value, if it fitted."""
+    worth: dict[int, float] = {}
+    for s in on_spots.tolist():
+        if room.put(int(choices.spot_job[s]), choices.spots[s]):
+            worth[int(choices.spot_job[s])] = float(choices.spot_value[s])
+    largest_first = np.lexsort((choices.job[on_groups], -choices.value[on_groups], -choices.gpus[on_groups]))
+    for c in on_groups[largest_first].tolist():
+        if room.put(int(choices.job[c]), room.find(int(choices.group[c]), int(choices.gpus[c]))):
+            worth[int(choices.job[c])] = float(choices.value[c])
+    return worth
+
+
+def _greedy(choices: Choices, groups: Groups, room: _Room, order: Sequence[int]) -> float:
+    """In queue order each job takes the best of its choices that fits."""
+    value, columns = 0.0, len(choices.job)
+    worth = np.concatenate((choices.value, choices.spot_value))
+    job = np.concatenate((choices.job, choices.spot_job))
+    by_job: dict[int, list[int]] = {}
+    for c in np.argsort(-worth, kind="stable").tolist():
+        by_job.setdefault(int(job[c]), []).append(c)
+    for i in order:
+        for c in by_job.get(i, ()):
+            on_group = c < columns
+            spot = room.find(int(choices.group[c]), int(choices.gpus[c])) if on_group else choices.spots[c - columns]
+            if room.put(i, spot):
+                value += float(worth[c])
+                break
+    return value
+
+
+def _greedy_spots(choices: SpotChoices, free: IntArray) -> Plan:
+    left: list[int] = free.tolist()
+    spots: dict[int, Spot] = {}
+    value = 0.0
+    first = {job: at for at, job in reversed(list(enumerate(choices.job.tolist())))}
+    queue = np.lexsort((-choices.value, np.array([first[job] for job in choices.job.tolist()])))
+    for c in queue.tolist():
+        job, spot = int(choices.job[c]), choices.spots[c]
+        if job not in spots and all(left[node] >= gpus for node, gpus in spot):
+            spots[job] = spot
+            value += float(choices.value[c])
+            for node, gpus in spot:
+                left[node] -= gpus
+    return Plan(spots, value, np.inf, GREEDY)

@@ -1,0 +1,327 @@
+"""Hops: latency ratio, window, sensitivity, configurations, weights, plans, and the two-stage solver beside the exact one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from building import Scene, job, profile, setup, speed
+from fairlead.model.allocation import Spot
+from fairlead.model.cluster import NodeGroup, build_cluster
+from fairlead.model.errors import InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.model.view import View
+from fairlead.numerics import configurations
+from fairlead.numerics.configurations import SpotChoices, exact
+from fairlead.numerics.metrics import expected_run_s
+from fairlead.numerics.random import stream
+from fairlead.numerics.solve import NO_LIMIT
+from fairlead.policies import REGISTRY
+from fairlead.policies.hops import (
+    Planner,
+    adjust,
+    free_for_planning,
+    hops,
+    latency_ratio,
+    plan_once,
+    queue_order,
+    restart_factor,
+    spots_over_nodes,
+    weights,
+    window,
+)
+from fairlead.rates.configurations import Kinds
+from fairlead.rates.profile import ModelFacts, Profile
+from fairlead.studies.simulate import simulate
+from fairlead.studies.summary import summarise
+
+TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1.0}})
+# `light` loses 10 % when spread, `heavy` half.
+SPREAD = profile(
+    {"light": {"v100": 1.0}, "heavy": {"v100": 1.0}},
+    {"light": ModelFacts(spread=0.9), "heavy": ModelFacts(spread=0.5)},
+)
+
+
+def placed(view: View, **parameters: object) -> tuple[Spot, ...]:
+    return hops(view, None, **parameters)[0].spots  # type: ignore[arg-type]
+
+
+# ---- latency ratio, queue, window --------------------------------------------------------------------------------
+
+
+def test_the_latency_ratio_is_waiting_over_the_run_time_expected_over_types() -> None:
+    """6 V100s at 4 samples/s a GPU and 2 K80s at 1; widths 1, 2, 3, so 2 GPUs on average: 0.75 x 10 s + 0.25 x 40 s."""
+    view = Scene([job("a", 2, 80.0, model="fast", widths=(1, 2, 3))], "v100:6x2,k80:2", TWO, now_s=35.0).view()
+
+    assert latency_ratio(view).tolist() == pytest.approx([35.0 / (0.75 * 10.0 + 0.25 * 40.0)])
+
+
+def test_waiting_stands_still_while_a_job_runs() -> None:
+    scene = Scene([job("a", samples=100.0)], held={"a": ((0, 1),)}, since={"a": 20.0}, now_s=70.0)
+
+    assert latency_ratio(scene.view()).tolist() == pytest.approx([0.2])
+
+
+def test_a_job_of_unknown_length_is_taken_for_the_median() -> None:
+    jobs = [job("a", samples=100.0), job("b", samples=300.0), replace(job("c"), steps=None)]
+
+    ratio = latency_ratio(Scene(jobs, now_s=30.0).view())
+
+    assert ratio.tolist() == pytest.approx([0.3, 0.1, 0.15])
+
+
+def test_the_window_ends_with_the_job_that_reaches_the_gpus() -> None:
+    queue, least = np.array([3, 0, 1, 2]), np.array([2, 4, 1, 3])
+
+    assert window(queue, least, 5).tolist() == [3, 0]
+    assert window(queue, least, 6).tolist() == [3, 0, 1]
+    assert window(queue, least, 100).tolist() == [3, 0, 1, 2]
+
+
+def test_the_longer_wait_goes_first_and_ties_go_by_arrival() -> None:
+    assert queue_order(np.array([1.0, 3.0, 1.0, 2.0])).tolist() == [1, 3, 0, 2]
+
+
+def test_weights_are_lifted_only_if_a_priority_is_not_positive() -> None:
+    assert weights(np.array([1.0, 4.0]), 2.0).tolist() == [1.0, 16.0]
+    assert weights(np.array([0.0, 4.0]), 1.0).tolist() == pytest.approx([0.01, 4.01])
+    assert weights(np.array([-3.0, 1.0]), 1.0).tolist() == pytest.approx([0.01, 4.01])
+    assert weights(np.array([0.0, 1.0]), 1.0, bias=1.0).tolist() == [1.0, 2.0]
+
+
+# ---- sensitivity and configurations ------------------------------------------------------------------------------
+
+
+def test_sensitivity_is_what_a_second_node_costs() -> None:
+    view = Scene([job("a", model="light"), job("b", model="heavy")], "v100:4", SPREAD).view()
+
+    assert Kinds(view).sensitivity().tolist() == pytest.approx([1 / 0.9, 2.0])
+
+
+def test_neighbours_are_filled_one_after_another_and_only_as_few_as_needed() -> None:
+    free = np.array([2, 3, 1, 4])
+
+    assert spots_over_nodes([0, 1, 2, 3], free, 5) == [((0, 2), (1, 3)), ((2, 1), (3, 4))]
+    assert spots_over_nodes([1, 3], free, 5) == [((1, 3), (3, 2)), ((1, 1), (3, 4))]
+    assert spots_over_nodes([0, 1, 2, 3], free, 4) == [((3, 4),)]
+    assert spots_over_nodes([0, 1], free, 6) == []
+
+
+def test_only_who_does_not_mind_is_spread() -> None:
+    jobs = [job("a", 6, model="light"), job("b", 2, model="heavy", widths=(2, 6))]
+    view = Scene(jobs, "v100:12x4", SPREAD, now_s=10.0).view()
+
+    light, heavy = placed(view)
+
+    assert len(light) == 2
+    assert heavy != ()
+    assert len(heavy) == 1
+
+
+def test_a_gang_that_is_larger_than_every_node_is_spread_even_if_it_minds() -> None:
+    view = Scene([job("a", 6, model="heavy", widths=(6, 8))], "v100:8x4", SPREAD, now_s=10.0).view()
+
+    (spot,) = placed(view)
+
+    assert sum(gpus for _, gpus in spot) == 6
+
+
+def test_unequal_nodes_hold_a_gang_together() -> None:
+    cluster = build_cluster([NodeGroup(1, "v100", 3), NodeGroup(1, "v100", 2), NodeGroup(1, "v100", 1)])
+    view = Scene([job("a", 6, model="light")], cluster, SPREAD, now_s=10.0).view()
+
+    assert placed(view) == (((0, 3), (1, 2), (2, 1)),)
+
+
+def test_an_elastic_job_widens_into_what_is_free() -> None:
+    view = Scene([job("a", 1, widths=(1, 2, 4))], "v100:4", now_s=10.0).view()
+
+    assert placed(view) == (((0, 4),),)
+
+
+# ---- plans -------------------------------------------------------------------------------------------------------
+
+
+def test_among_equals_the_one_that_has_waited_longest_runs() -> None:
+    jobs = [job("a", 4, at=50.0), job("b", 4, at=0.0)]
+    view = Scene(sorted(jobs, key=lambda spec: spec.arrival_s), "v100:4", now_s=100.0).view()
+
+    assert placed(view) == (((0, 4),), ())
+
+
+def test_priorities_can_be_changed() -> None:
+    """The short job came last."""
+    jobs = [job("long", 4, 40_000.0), job("short", 4, 400.0, at=90.0)]
+    scene = Scene(jobs, "v100:4", now_s=100.0)
+
+    chosen = {name: placed(scene.view(), priority=name)[1] != () for name in ("latency-ratio", "sjf", "srtf")}
+
+    assert chosen == {"latency-ratio": True, "sjf": True, "srtf": True}
+    assert placed(Scene(jobs, "v100:4", now_s=100_000.0).view(), priority="las")[0] == ((0, 4),)
+    assert any(placed(scene.view(), priority="ftf"))
+
+
+def test_an_unknown_priority_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InputError, match=r'no priority "fate".*latency-ratio'):
+        placed(Scene([job("a")]).view(), priority="fate")
+
+
+def test_a_move_has_to_gain_more_than_a_restart_takes_unless_restarts_are_ignored() -> None:
+    """The job would be 1.2 times as fast elsewhere; it has run for 100 s and a restart takes 60 s."""
+    speeds = profile({"m": {"k80": 1.0, "v100": 1.2}})
+    scene = Scene(
+        [job("a", model="m", samples=1e5)], "k80:1,v100:1", speeds, {"a": ((0, 1),)}, now_s=100.0, restart_s=60.0
+    )
+
+    assert restart_factor(scene.view()).tolist() == pytest.approx([100.0 / 160.0])
+    assert placed(scene.view()) == (((0, 1),),)
+    assert placed(scene.view(), restart=False) == (((1, 1),),)
+
+
+def test_who_must_stay_is_not_planned() -> None:
+    jobs = [job("a", 2), job("b", 4, at=1.0), job("c", 2, at=2.0)]
+    view = Scene(jobs, "v100:4", held={"a": ((0, 2),)}, since={"a": 3.0}, now_s=500.0).view()
+
+    spots = placed(replace(view, pinned=np.array([True, False, False])))
+
+    assert spots == (((0, 2),), (), ((0, 2),))
+
+
+def test_the_window_is_mended_with_jobs_that_mind_less() -> None:
+    sensitivity, least = np.array([2.0, 2.0, 1.0, 3.0, 1.1]), np.array([1, 1, 1, 1, 9])
+
+    mended = adjust(np.array([0, 1]), np.arange(5), sensitivity, least, gpus=4)
+
+    assert mended.tolist() == [0, 1, 2]
+
+
+# ---- the solver --------------------------------------------------------------------------------------------------
+
+
+def tiny(seed: int) -> View:
+    random = stream(seed, "tiny instance")
+    models = {f"m{m}": {"v100": float(random.uniform(1.0, 3.0)), "k80": 1.0} for m in range(4)}
+    speeds = profile(models, {name: ModelFacts(spread=float(random.uniform(0.5, 1.0))) for name in models})
+    size = int(random.integers(2, 6))
+    cluster = build_cluster([NodeGroup(int(random.integers(1, 4)), gpu, size) for gpu in ("v100", "k80")])
+    jobs = []
+    for i in range(int(random.integers(3, 12))):
+        widths = tuple(sorted({int(w) for w in random.integers(1, 2 * size, int(random.integers(1, 4)))}))
+        samples = float(np.exp(random.normal(8.0, 1.0)))
+        at = float(random.uniform(0.0, 3000.0))
+        jobs.append(job(f"j{i}", widths[0], samples, at=at, model=f"m{i % 4}", widths=widths))
+    jobs = [spec for spec in jobs if spec.gpus <= int(cluster.capacity.max())]
+    return Scene(sorted(jobs, key=lambda spec: spec.arrival_s), cluster, speeds, now_s=3600.0).view()
+
+
+def all_spots(view: View, planner: Planner, jobs: list[int]) -> SpotChoices:
+    """Every way to put a job on nodes of one type, as few as can hold it, neighbours or not."""
+    job_of, value, spots = [], [], []
+    nodes_of = [np.flatnonzero(view.cluster.node_type == t).tolist() for t in range(len(view.capacity))]
+    for j in jobs:
+        for t, width in product(range(len(view.capacity)), view.width_sets[view.width_set[j]]):
+            size = int(view.cluster.largest_node[t])
+            full, rest = divmod(width, size)
+            for chosen in combinations(nodes_of[t], full):
+                if full + (rest > 0) > 1 and not planner.may_spread(j, t, width):
+                    continue
+                others = [((last, rest),) for last in nodes_of[t] if last not in chosen] if rest else [()]
+                for other in others:
+                    spot = tuple(sorted((*((node, size) for node in chosen), *other)))
+                    rate = view.rate_at(j, t, width, len(spot))
+                    job_of.append(j)
+                    value.append(planner.value(j, rate, spot))
+                    spots.append(spot)
+    return SpotChoices(np.array(job_of), np.array(value), spots)
+
+
+def shares_of_the_optimum(seeds: range) -> list[float]:
+    shares = []
+    for seed in seeds:
+        view = tiny(seed)
+        prior = latency_ratio(view)
+        planner, free = Planner(view, prior), free_for_planning(view, np.zeros(view.jobs, dtype=np.bool_))
+        jobs = window(queue_order(prior), planner.least, int(free.sum()))
+        best = exact(all_spots(view, planner, jobs.tolist()), free, NO_LIMIT, gap=1e-9)
+        shares.append(plan_once(view).value / best.value)
+    return shares
+
+
+def test_two_stages_come_close_to_the_exact_program() -> None:
+    shares = shares_of_the_optimum(range(60))
+
+    assert np.mean(shares) >= 0.98
+    assert min(shares) >= 0.95
+
+
+def test_the_bound_is_never_below_the_value() -> None:
+    for seed in range(30):
+        plan = plan_once(tiny(seed))
+
+        assert plan.value <= plan.bound * (1 + 1e-6)
+
+
+def test_a_solver_that_gives_up_is_replaced_by_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = tiny(7)
+    monkeypatch.setattr(configurations, "STAGE_1", replace(configurations.STAGE_1, iterations=0))
+
+    answer = hops(view, None)[0]
+
+    assert answer.answer.solver == configurations.GREEDY
+    assert any(answer.spots)
+
+
+# ---- runs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_no_job_starves_at_a_load_of_1_2() -> None:
+    """48 hours of arrivals, then the cluster drains: all end, and nobody waits out of proportion to its size class.
+
+    The first jobs find an empty cluster, so that the median is near 0; who waits is compared with who waits much.
+    """
+    made = setup(overload(seed=3, hours=48.0), "v100:16x8,k80:16x8", "hops", MIXED, restart_s=30.0, round_s=540.0)
+
+    state = simulate(made).state
+    summary = summarise(state)
+
+    assert summary["jobs_finished"] == len(made.trace.jobs)
+    jobs = slice(0, state.jobs)
+    age_s = expected_run_s(state.total[jobs], state.best_rate[jobs], state.cluster.capacity)
+    ratio = (state.end_s[jobs] - state.arrival_s[jobs] - state.run_s[jobs]) / age_s
+    gpu_hours = age_s * state.width[jobs] / 3600
+    for low, high in ((0, 1), (1, 10), (10, 50)):
+        of_class = ratio[(gpu_hours >= low) & (gpu_hours < high)]
+        assert of_class.max() <= 3 * np.percentile(of_class, 90)
+
+
+MIXED = Profile(
+    "mixed",
+    tuple(speed(f"m{m}", gpu, rate) for m in range(3) for gpu, rate in (("v100", 1.5 + 0.5 * m), ("k80", 1.0))),
+    {"m0": ModelFacts(spread=0.95), "m1": ModelFacts(spread=0.8), "m2": ModelFacts(spread=0.6)},
+)
+
+
+def overload(seed: int, hours: float, load: float = 1.2, gpus: int = 32) -> list[JobSpec]:
+    """Log-uniform GPU-hours from 0.2 to 50 at the mean rate over types."""
+    random = stream(seed, "overload")
+    jobs: list[JobSpec] = []
+    at_s = 0.0
+    mean_hours = (50 - 0.2) / np.log(50 / 0.2)
+    while at_s < hours * 3600:
+        width = int(random.choice((1, 2, 4, 8)))
+        work = 3600 * float(np.exp(random.uniform(np.log(0.2), np.log(50.0))))  # GPU-seconds
+        model = int(random.integers(3))
+        samples = work * (2.5 + 0.5 * model) / 2
+        widths = tuple(w for w in (1, 2, 4, 8) if width // 2 <= w <= 2 * width)
+        jobs.append(job(f"j{len(jobs):04d}", width, samples, at=at_s, model=f"m{model}", widths=widths))
+        at_s += float(random.exponential(mean_hours * 3600 / (load * gpus)))
+    return jobs
+
+
+def test_hops_is_registered_as_a_policy_that_places() -> None:
+    assert REGISTRY["hops"].level == "placement"
