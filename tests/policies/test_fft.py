@@ -14,7 +14,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
 from fairlead.policies import REGISTRY
-from fairlead.policies.fft import FFTMemory, fair_progress, fft, phi, unit_of_work
+from fairlead.policies.fft import FFTMemory, fair_progress, fft, phi, phi_relative, unit_of_work
 from fairlead.policies.policy import Policy
 from fairlead.rates.profile import Profile
 from fairlead.studies.simulate import simulate
@@ -90,6 +90,28 @@ def test_phi_by_hand() -> None:
     cost = phi(np.array([3.0]), np.array([[2.0, 0.0]]), np.array([10.0]), np.array([4]))
 
     assert cost == pytest.approx(np.array([[20.6, 0.0]]))
+
+
+def test_relative_phi_by_hand() -> None:
+    """Three rounds old, 4 GPUs, 10 units, 2 and 1 a round: 3 x 2/10 + 4 x 10/2 = 20.6; 0.3 + 4 (10/2 + 2 - 1) = 24.3."""
+    cost = phi_relative(np.array([3.0]), np.array([[2.0, 1.0]]), np.array([10.0]), np.array([4]))
+
+    assert cost == pytest.approx(np.array([[20.6, 24.3]]))
+
+
+@pytest.mark.parametrize(("slower", "fast_gpu"), [("volume", "long"), ("relative", "short")])
+def test_the_printed_cost_gives_the_fast_gpu_to_the_longer_of_two_jobs(slower: str, fast_gpu: str) -> None:
+    """Both run twice as fast on the V100, the short one a little more than that.
+
+    Volume: the K80 costs the long job 100 - 50 more, the short one 2 - 0.8. Relative: 1 against 1.5.
+    """
+    speeds = profile({"long": {"v100": 2.0, "k80": 1.0}, "short": {"v100": 2.5, "k80": 1.0}})
+    jobs = [job("l", samples=36000.0, model="long"), job("s", samples=720.0, model="short")]
+
+    grants, _ = fft(Scene(jobs, "v100:1,k80:1", speeds).view(360.0), None, slower=slower)
+
+    on_v100 = grants.jobs[grants.types == 0].tolist()
+    assert [("long", "short")[j] for j in on_v100] == [fast_gpu]
 
 
 def test_the_unit_of_work_is_a_round_on_the_slowest_type_that_the_job_can_use() -> None:

@@ -45,6 +45,7 @@ def fft(
     work: str = "total",
     crowd: str = "now",
     alone: str = "share",
+    slower: str = "volume",
     settle: int = SETTLE,
     exact: bool = False,
     nodes: int = NODES,
@@ -66,7 +67,8 @@ def fft(
 
     `kappa` scales the compensation (1 = the paper, 0 = none). `work` is the W of phi: "total" or "remaining". `crowd`
     is the |A| of tau: "now", or "mean" over the job's life. `alone` is the private cluster: the "share" of all types, or
-    "one-type", the best single one. The linear program is rounded, and where rounding is dear `settle` jobs are decided
+    "one-type", the best single one. `slower` is what a slow type costs: the "volume" of (3), or "relative" to the job's
+    fastest type (see `phi_relative`), ours: (3) gives fast GPUs to the longest of the jobs that run. The linear program is rounded, and where rounding is dear `settle` jobs are decided
     anew by a whole-number program of up to `nodes` nodes; with `exact`, all jobs.
 
     Departs: the unit is not in the paper, which leaves the weight of rho open. Progress is what was achieved, after
@@ -75,7 +77,7 @@ def fft(
     find no point at all. Remaining work does not fall below one unit (or W_j, if less), or a job would become dear just
     before its end. A job of unknown length is taken for half done, with at least one unit to go.
     """
-    _check(work, crowd, alone)
+    _check(work, crowd, alone, slower)
     assert view.total is not None, "fft declares that it knows lengths"
     assert view.done is not None
     runs = (view.rate > 0) & (view.capacity >= view.width[:, None])  # j,i
@@ -91,7 +93,8 @@ def fft(
     left = total if work == "total" else np.maximum(total - done, np.minimum(total, 1.0))
     moves = (now.last_type >= 0)[:, None] & (now.last_type[:, None] != np.arange(len(view.capacity)))  # j,i
     s = np.where(moves, (view.restart_s / view.round_s)[:, None], 0.0)  # j,i  rounds
-    c = phi(age, theta, left, view.width) + s - kappa * now.rho[:, None] * theta
+    price = phi if slower == "volume" else phi_relative
+    c = price(age, theta, left, view.width) + s - kappa * now.rho[:, None] * theta
     effort = Effort(settle, exact, nodes, iterations)
     type_of, how = assign(c, runs, view.width, view.capacity, view.held_type, effort)
     jobs = np.flatnonzero(type_of >= 0)
@@ -111,6 +114,17 @@ def phi(age: FloatArray, theta: FloatArray, W: FloatArray, d: IntArray) -> Float
     runs = theta > 0
     volume = np.divide((d * W)[:, None], theta, out=np.zeros_like(theta), where=runs)
     return np.asarray((age / W)[:, None] * theta + volume)
+
+
+def phi_relative(age: FloatArray, theta: FloatArray, W: FloatArray, d: IntArray) -> FloatArray:
+    """j,i  the same with d (W / best + best / theta - 1) for the volume, best = max_i theta_ij.
+
+    Who runs is decided by the volume on the fastest type, who runs where by how many times slower the job is there. In
+    (3) a type that is half as fast costs a job the more the longer it is, so that short jobs get what is left.
+    """
+    best = theta.max(axis=1, keepdims=True, initial=1e-300)
+    slower = np.divide(best, theta, out=np.ones_like(theta), where=theta > 0) - 1.0
+    return np.asarray((age / W)[:, None] * theta + d[:, None] * (W[:, None] / best + slower))
 
 
 def fair_progress(theta: FloatArray, d: IntArray, Y: IntArray, active: FloatArray, alone: str) -> FloatArray:
@@ -330,11 +344,12 @@ def _recall(view: View, memory: FFTMemory | None, done: FloatArray, age: FloatAr
     return _Recalled(rho, last_type, crowd)
 
 
-def _check(work: str, crowd: str, alone: str) -> None:
+def _check(work: str, crowd: str, alone: str, slower: str) -> None:
     for name, value, wanted in (
         ("work", work, ("total", "remaining")),
         ("crowd", crowd, ("now", "mean")),
         ("alone", alone, ("share", "one-type")),
+        ("slower", slower, ("volume", "relative")),
     ):
         if value not in wanted:
             raise InputError(f'fft: {name} is "{value}"; wanted {" or ".join(wanted)}')

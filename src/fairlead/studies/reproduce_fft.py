@@ -74,6 +74,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "fft": {},
     "fft, no compensation": {"kappa": 0.0},
     "fft, remaining work": {"work": "remaining"},
+    "fft, relative": {"slower": "relative"},
 }
 TRACES = {"trace 1, all 4 GPUs wide": (4,), "trace 2, mixed widths": WIDTHS}
 
@@ -85,8 +86,8 @@ class Scale:
     large_jobs: int  # of the simulation on ten times the cluster; 0 = none
 
 
-QUICK = Scale(jobs=120, seeds=2, large_jobs=0)
-FULL = Scale(jobs=JOBS, seeds=5, large_jobs=4000)
+QUICK = Scale(jobs=100, seeds=2, large_jobs=0)
+FULL = Scale(jobs=JOBS, seeds=3, large_jobs=4000)
 
 
 def reproduce(scale: Scale) -> Iterator[tuple[str, Any]]:
