@@ -25,14 +25,13 @@ from fairlead.policies.hops import (
     adjust,
     free_for_planning,
     hops,
-    latency_ratio,
     plan_once,
     queue_order,
-    restart_factor,
     spots_over_nodes,
     weights,
     window,
 )
+from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.studies.simulate import simulate

@@ -19,6 +19,7 @@ from fairlead.policies.las import las
 from fairlead.policies.oef import cooperative, non_cooperative
 from fairlead.policies.orders import fifo, fifo_sticky, srtf
 from fairlead.policies.policy import Knows, Policy
+from fairlead.policies.sia import sia
 from fairlead.policies.tenants import by_tenants
 from fairlead.policies.tiresias import tiresias, tiresias_fft
 
@@ -149,6 +150,14 @@ _ALL = (
         "Hops (SoCC 2024)",
         Level.PLACEMENT,
         hops,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "sia",
+        "Every round the types and widths with the best power mean of normalised goodputs; a restart counts.",
+        "Sia (SOSP 2023), as Hops' paper compares with it",
+        Level.GRANTS,
+        sia,
         knows=frozenset({Knows.LENGTHS}),
     ),
 )

@@ -11,18 +11,17 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.view import View
 from fairlead.numerics.configurations import Choices, Groups, Plan, SpotChoices, group_nodes, two_stage
-from fairlead.numerics.metrics import expected_run_s, isolated_rate
+from fairlead.numerics.metrics import isolated_rate
+from fairlead.rates.age import expected_age_s, latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 
 SIGMA = 1.4  # who loses less by being spread does not mind
 BIAS = 0.01  # above the smallest priority, where one is not positive
 USE = 1e-3  # worth of a GPU in use, so that leaving one idle is never free of charge
 LEAST_WEIGHT = 1e-4  # of the largest: below this the solver takes a job's gain for noise
-LEAST_RESTART_FACTOR = 0.5
 SPEED_BIN = 0.05  # nodes whose speeds differ by less are one group
 UNEVEN_SPOTS = 4  # per width and type, where only unequal nodes together hold a gang
 FRAGMENT_JOBS = 40  # who wait and are offered what stage 1 leaves
-UNKNOWN_AGE_S = 3600.0  # of a job whose length nobody declared, if no length is known at all
 
 
 def hops(
@@ -88,24 +87,6 @@ def plan_once(view: View) -> Plan:
     planner = Planner(view, prior)
     free = free_for_planning(view, np.zeros(view.jobs, dtype=np.bool_))
     return planner.plan(window(queue_order(prior), planner.least, int(free.sum())), free)
-
-
-def latency_ratio(view: View) -> FloatArray:
-    """j  LR = wait / age,   age = sum_t (N_t / N) total / (thr_t R_avg)
-
-    thr is the rate per GPU on type t, R_avg the mean of the allowed widths; types that the job cannot use do not count.
-    """
-    return np.asarray(view.wait_s / expected_age_s(view))
-
-
-def expected_age_s(view: View) -> FloatArray:
-    """j  expected run time without waiting."""
-    assert view.total is not None, "the policy declares that it knows lengths"
-    average = np.array([sum(widths) / len(widths) for widths in view.width_sets])[view.width_set]  # j  R_avg
-    age_s = expected_run_s(view.total, view.rate * (average / view.width)[:, None], view.cluster.capacity)
-    known = np.isfinite(age_s) & (age_s > 0)
-    usual_s = float(np.median(age_s[known])) if known.any() else UNKNOWN_AGE_S
-    return np.where(known, age_s, usual_s)
 
 
 def queue_order(prior: FloatArray) -> IntArray:
@@ -418,13 +399,6 @@ def weights(prior: FloatArray, power: float, bias: float | None = None) -> Float
         bias = 0.0 if prior.min() > 0 else abs(float(prior.min())) + BIAS
     weight = (prior + bias) ** power
     return np.asarray(np.maximum(weight, LEAST_WEIGHT * weight.max()))
-
-
-def restart_factor(view: View) -> FloatArray:
-    """j  (T - n S) / (T + S) for running jobs, 1 for the others, who have to start anyway."""
-    ran_s = np.maximum(view.now_s - view.arrival_s - view.wait_s, 0.0)
-    factor = (ran_s - view.restarts * view.restart_s) / np.maximum(ran_s + view.restart_s, 1e-9)
-    return np.where(view.held_gpus > 0, np.maximum(factor, LEAST_RESTART_FACTOR), 1.0)
 
 
 def _kinds_of_nodes(view: View, relative: FloatArray | None) -> tuple[IntArray, IntArray]:

@@ -1,0 +1,87 @@
+"""Goodput over configurations by type (Sia, SOSP 2023), as Hops' paper compares with it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.model.allocation import Answer, Grants, Spot
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.view import View
+from fairlead.numerics.configurations import Choices, Groups, SpotChoices, two_stage
+from fairlead.rates.age import latency_ratio, restart_factor
+from fairlead.rates.configurations import Kinds
+
+
+def sia(view: View, memory: None, *, power: float = -0.5, penalty: float = 1.1) -> tuple[Grants, None]:
+    """Every round the widths and types that make the power mean of normalised goodputs best.
+
+        min  sum_ic (r_ic G_ic)^p X_ic + lambda sum_i (1 - sum_c X_ic)     s.t.  sum_c X_ic <= 1,   GPUs of every type
+
+    A configuration c is a type and an allowed width; G is its rate over the smallest one of the job; r is the restart
+    factor of `restart_factor`, 1 where the job stays as it is; `power` is p < 0, `penalty` lambda, what it costs to
+    leave a job out. Nodes are found afterwards. Where they do not suffice the higher latency ratio goes first.
+
+    Departs: goodput is the rate, for batch sizes are not ours to change; the linear program is made whole by a program
+    over what it leaves open, not by branching on all of it. A configuration that is worse than waiting is not offered.
+    """
+    ratio = latency_ratio(view)
+    order = np.argsort(-ratio, kind="stable")
+    types = _types(view)
+    table = _choices(view, types, power, penalty)
+    choices = Choices(*table, np.empty(0, dtype=np.int64), np.empty(0), ())
+    columns: dict[int, list[int]] = {}
+    for c, j in enumerate(choices.job.tolist()):
+        columns.setdefault(j, []).append(c)
+
+    def residual(open_jobs: list[int], placed: object, left: IntArray) -> SpotChoices:
+        """A type is one large node."""
+        fitting = [c for j in open_jobs for c in columns[j] if left[types.kind[choices.group[c]]] >= choices.gpus[c]]
+        spots: list[Spot] = [((int(types.kind[choices.group[c]]), int(choices.gpus[c])),) for c in fitting]
+        return SpotChoices(choices.job[fitting], choices.value[fitting], spots)
+
+    plan = two_stage(choices, types, view.capacity, order.tolist(), residual)
+    entries = [(j, *plan.spots[j][0]) for j in order.tolist() if j in plan.spots]
+    jobs, on, gpus = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    return Grants(jobs, on, gpus, Answer(holds_until_s=view.now_s, solver=plan.solver)), None
+
+
+def _types(view: View) -> Groups:
+    """Every type with GPUs as a group of one large node, whose number is the type's."""
+    up = np.flatnonzero(view.capacity > 0)
+    of = np.full(len(view.capacity), -1, dtype=np.int64)
+    of[up] = np.arange(len(up))
+    return Groups(of, view.capacity[up], up, tuple((t,) for t in up.tolist()))
+
+
+def _choices(
+    view: View, types: Groups, power: float, penalty: float
+) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
+    """Job, value, group and GPUs of every configuration that is better than waiting."""
+    kinds, moved = Kinds(view), restart_factor(view)
+    none: IntArray = np.empty(0, dtype=np.int64)
+    job, group, gpus, goodput = [none], [none], [none], [np.empty(0)]
+    for kind in range(len(kinds)):
+        table = _table(view, kinds, kind)
+        smallest = min((rate for _, _, rate in table), default=1.0)
+        table = [row for row in table if row[1] <= view.capacity[row[0]]]
+        same = np.flatnonzero(kinds.of == kind)
+        job.append(np.repeat(same, len(table)))
+        group.append(np.tile(types.of[np.array([t for t, _, _ in table], dtype=np.int64)], len(same)))
+        gpus.append(np.tile(np.array([width for _, width, _ in table], dtype=np.int64), len(same)))
+        goodput.append(np.tile(np.array([rate / smallest for _, _, rate in table], dtype=np.float64), len(same)))
+    i, g, width = np.concatenate(job), np.concatenate(group), np.concatenate(gpus)
+    stays = (view.held_type[i] == types.kind[g]) & (view.held_gpus[i] == width)
+    value = penalty - (np.concatenate(goodput) * np.where(stays, 1.0, moved[i])) ** power  # c
+    better = value > 0
+    return i[better], value[better], g[better], width[better]
+
+
+def _table(view: View, kinds: Kinds, kind: int) -> list[tuple[int, int, float]]:
+    """(type, GPUs, rate) on the fewest nodes, of all that would run on a cluster without faults."""
+    cells = [
+        (t, width, kinds.rate(kind, t, width, -(-width // int(view.cluster.largest_node[t]))))
+        for t in kinds.types[kind]
+        for width in kinds.widths[kind]
+        if width <= view.cluster.capacity[t]
+    ]
+    return [cell for cell in cells if cell[2] > 0]
