@@ -17,7 +17,7 @@ def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -
     """New spots for the jobs (positions in the view) whose grant differs from what they hold; () = give all back.
 
     Wide gangs first. A spread job that could now sit on fewer nodes moves there if the next round earns more than the
-    move costs; a pinned one, whose grant is what it holds, stays.
+    move costs, the cheapest to move first; a pinned one, whose grant is what it holds, stays.
     """
     mixing = jobs_that_mix(grants)
     stays = _stays(view, grants, mixing)  # entries
@@ -46,7 +46,7 @@ def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -
             pool(t).give_back(spot)  # it does not run spread like that: it waits for a better gap
             continue
         changed[j] = tuple(sorted((*changed[j], *spot))) if changed.get(j) else spot
-    for j in spread:
+    for j in sorted(spread, key=lambda j: float(view.restart_s[j])):
         here = pool(int(view.held_type[j]))
         better = here.take_if_fewer(int(view.held_gpus[j]), len(view.spots[j]))
         if better and _worth_moving(view, j, len(better)):
