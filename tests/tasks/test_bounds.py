@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given as over
@@ -66,3 +69,28 @@ def test_on_tiny_instances_the_bounds_are_below_the_optimum(seed: int) -> None:
 @pytest.mark.parametrize(("in_a_row", "best"), [(True, 8.0), (False, 7.5)])
 def test_figure_1_is_bounded_from_below(in_a_row: bool, best: float) -> None:
     assert 0.6 * best <= best_bound(toy(j2_in_a_row=in_a_row)) <= best
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_cuts_on_prefixes_are_cuts_on_every_set_of_rounds(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    given = instance(
+        arrival_s=random.uniform(0.0, 1.0, 4),
+        rounds=np.array([1, 2, 3, 2]),
+        scale=random.integers(1, 5, 4),
+        task_s=random.uniform(0.5, 3.0, (4, 2)),
+        gpus=np.array([1, 1]),
+    )
+    middle = pooled(given)
+    work = np.repeat(given.known.scale * given.known.fastest_s, given.rounds)
+    for chosen in product((False, True), repeat=len(work)):
+        rows = np.array(chosen)
+        assert work[rows] @ middle.by_round[rows] * ROUNDING >= work[rows].sum() ** 2 / 4
+
+
+def test_a_synchronisation_that_some_type_has_for_nothing_leaves_no_bound() -> None:
+    given = toy(j2_in_a_row=True)
+    assert given.alpha == 4.0
+    sync_s = np.zeros((3, 3))
+    sync_s[0, 0] = 1.0
+    assert replace(given, known=replace(given.known, sync_s=sync_s)).alpha == np.inf

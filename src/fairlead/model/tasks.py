@@ -81,12 +81,13 @@ class Instance:
     def alpha(self) -> float:
         """The largest max_m / min_m of a job's task or synchronisation times."""
         used = self.known.gpus > 0
-        ratios = [times[:, used].max(axis=1) / times[:, used].min(axis=1) for times in self._times()]
-        return float(max((ratio.max(initial=1.0) for ratio in ratios), default=1.0))
-
-    def _times(self) -> list[FloatArray]:
-        with_sync = self.known.sync_s.max(axis=1) > 0
-        return [self.known.task_s, self.known.sync_s[with_sync]]
+        worst = 1.0
+        for times in (self.known.task_s[:, used], self.known.sync_s[:, used]):
+            low, high = times.min(axis=1), times.max(axis=1)
+            if ((low == 0) & (high > 0)).any():
+                return math.inf
+            worst = max(worst, float((high[high > 0] / low[high > 0]).max(initial=1.0)))
+        return worst
 
 
 def instance(

@@ -98,8 +98,6 @@ def mean_busy_time(given: Instance, *, intervals: int = INTERVALS, until_s: floa
 
     `until_s` is where the fine part of the grid ends (the end of a good schedule); one long interval follows, so that
     the bound holds for longer schedules too.
-    Departs: hare.md's (c7), rounds possible so far, is left out: it never changed the bound by more than (c6) had done
-    and doubles the program.
     """
     known = given.known
     p, s, K = known.fastest_s, known.quickest_sync_s, given.tasks

@@ -59,12 +59,13 @@ def match_jobs(size_s: FloatArray, free_in_s: FloatArray) -> tuple[IntArray, Int
     """AlloX (EuroSys 2020): (GPU, place from the end) of each waiting job; the sum of completion times is least.
 
     `size_s` (j,m) is a job's time on a GPU. A job that is l-th from the end of a GPU's queue delays l jobs, itself
-    included, by its size, and waits for what runs there now:  cost = l size_s[j,m] + free_in_s[m].
+    included, by its size, and waits for what runs there now:  cost = l size_s[j,m] + free_in_s[m]. Weights play no part,
+    as in the paper.
     """
     from fairlead.numerics.matching import match
 
     jobs, gpus = size_s.shape
-    # Queues of fast GPUs are longer than the mean; four times the mean has always been enough and is checked below.
+    # Queues of fast GPUs are longer than the mean. If the last place is taken, more are offered.
     places = min(jobs, 4 * -(-jobs // gpus) + 4)
     while True:
         behind = np.arange(1, places + 1)
