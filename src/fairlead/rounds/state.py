@@ -21,6 +21,7 @@ from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase, Step, advance
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rates.estimator import Estimator
+from fairlead.rates.three_layer import Learns
 
 # Columns of a job that stay what they are for life.
 _FIXED = frozenset(
@@ -110,6 +111,7 @@ class State:
     ) -> None:
         self.cluster = cluster
         self.estimator = estimator
+        self._learner = estimator if isinstance(estimator, Learns) else None
         self.now_s = 0.0
         self.moment = 0  # counts the folds
         self.specs: list[JobSpec] = []
@@ -196,8 +198,8 @@ class State:
         return self.run_s.take(jobs) + np.maximum(time_s - self.since_s.take(jobs), 0.0)
 
     def relative_to_table(self, jobs: IntArray, time_s: float) -> FloatArray | None:
-        """j,n  rate on a node / what the estimator's table says of its type; None while nothing is learnt of nodes."""
-        return None
+        """j,n  rate on a node / what the estimator says of its type; None where it does not learn."""
+        return None if self._learner is None else self._learner.relative(jobs)
 
     # ---- the fold -----------------------------------------------------------------------------------------------
 
@@ -260,11 +262,18 @@ class State:
         self.at_s[event.jobs] = event.time_s
         self.rate[event.jobs] = event.rate
         self.resume_s[event.jobs] = event.resume_s
+        self._learn(event.jobs, event.rate)
         fresh = event.jobs[np.isnan(self.first_start_s[event.jobs])]
         self.first_start_s[fresh] = event.time_s
 
+    def _learn(self, jobs: IntArray, rate: FloatArray) -> None:
+        if self._learner is not None:
+            for j, seen in zip(jobs.tolist(), rate.tolist(), strict=True):
+                self._learner.observe(j, self.specs[j].model, self.spots[j], seen)
+
     def _progress(self, event: ev.Progress) -> None:
         self._report(event.jobs, event.samples, event.rate, event.time_s)
+        self._learn(event.jobs, event.rate)
 
     def _stopped(self, event: ev.Stopped) -> None:
         self._step(event.jobs, Step.STOPPED)

@@ -15,7 +15,7 @@ from fairlead.model.events import Arrived
 from fairlead.numerics.fairness import normalise
 from fairlead.policies import find_policy
 from fairlead.policies.policy import Policy
-from fairlead.rates.estimator import TableEstimator
+from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalReader
 from fairlead.rounds.loop import Settings, When
 from fairlead.rounds.replay import replay, same
@@ -24,7 +24,8 @@ from fairlead.rounds.state import State
 
 def open_state(header: Header) -> State:
     """An empty state that knows what the run knew."""
-    estimator = TableEstimator(header.profile, header.cluster, restart_s=header.restart_s)
+    sensing = Sensing(header.more.get("sensing", Sensing.TABLE))
+    estimator = build_estimator(header.profile, header.cluster, header.restart_s, sensing)
     return State(header.cluster, estimator, header.tenant_weight)
 
 

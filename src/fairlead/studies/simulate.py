@@ -14,8 +14,9 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ImpossibleError, InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.policies.policy import Policy
-from fairlead.rates.estimator import TableEstimator
+from fairlead.rates.estimator import Estimator, TableEstimator
 from fairlead.rates.profile import Profile
+from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalWriter, NoJournal
 from fairlead.rounds.loop import Run, Settings, run
 from fairlead.rounds.state import State, allowed_rates
@@ -35,14 +36,15 @@ class Setup:
     restart_s: float | None = None  # overrides every model's cost
     tenant_weight: Mapping[str, float] = field(default_factory=dict)
     believed: Profile | None = None  # what the scheduler takes for the speeds, where that is not the truth
+    sensing: Sensing = Sensing.TABLE  # what the scheduler learns of speeds while jobs run
 
     def used_profile(self) -> Profile:
         """What the run may ask about. The journal holds this much, so the run must not know more."""
         known = self.profile if self.believed is None else self.believed
         return known.restricted_to({job.model for job in self.trace.jobs}, self.cluster.gpu)
 
-    def estimator(self) -> TableEstimator:
-        return TableEstimator(self.used_profile(), self.cluster, restart_s=self.restart_s)
+    def estimator(self) -> Estimator:
+        return build_estimator(self.used_profile(), self.cluster, self.restart_s, self.sensing)
 
     def truth(self) -> Truth:
         rates = TableEstimator(self.profile, self.cluster, restart_s=self.restart_s)
@@ -59,6 +61,7 @@ class Setup:
             tenant_weight=dict(self.tenant_weight),
             more={
                 "version": __version__,
+                **({} if self.sensing is Sensing.TABLE else {"sensing": self.sensing}),
                 "world": asdict(self.world),
                 "trace": {"name": self.trace.name, "format": self.trace.format, "sha256": self.trace.sha256},
             },

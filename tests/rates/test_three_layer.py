@@ -1,0 +1,171 @@
+"""What is learnt of nodes and types, and the formula behind it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from building import job, profile, setup
+from fairlead.model.cluster import parse_short_form
+from fairlead.numerics.random import stream
+from fairlead.rates.estimator import TableEstimator
+from fairlead.rates.iteration import Links, Parts, communication_s, iteration_s, speeds_from_parts
+from fairlead.rates.profile import Profile
+from fairlead.rates.three_layer import Sensing, ThreeLayer
+from fairlead.sim.truth import Truth, World
+from fairlead.studies.journals import fold_journal, replay_journal
+from fairlead.studies.simulate import Setup, simulate
+
+SPEEDS = profile({f"m{m}": {"v100": 2.0 + m, "k80": 1.0} for m in range(4)})
+CLUSTER = parse_short_form("v100:32x4,k80:32x4")
+PARTS = Parts(batch=32, forward_s=0.1, backward_s=0.2, update_s=0.05, params_gib=1.0)
+LINKS = Links(link_gib_per_s=10.0, net_gib_per_s=2.0)
+
+
+# ---- the formula ---------------------------------------------------------------------------------------------------
+
+
+def test_communication_on_one_node_grows_with_its_gpus_and_is_slower_over_the_network() -> None:
+    assert communication_s(PARTS, LINKS, 1, 1) == 0.0
+    assert communication_s(PARTS, LINKS, 4, 1) == pytest.approx(0.1 * 3 / 4)
+    assert communication_s(PARTS, LINKS, 4, 2) == pytest.approx(0.5)
+
+
+def test_the_backward_pass_hides_four_fifths_of_the_communication() -> None:
+    """One node of 4: max(0.2 + 0.2 x 0.075, 0.075) + 0.05 + 0.1; two nodes: max(0.2 + 0.1, 0.5) + 0.05 + 0.1."""
+    assert iteration_s(PARTS, LINKS, 4, 1) == pytest.approx(0.365)
+    assert iteration_s(PARTS, LINKS, 4, 2) == pytest.approx(0.65)
+
+
+def test_loading_ahead_costs_only_what_sticks_out() -> None:
+    hidden, sticks_out = (replace(PARTS, load_cached_s=load_s) for load_s in (0.2, 0.4))
+
+    assert iteration_s(hidden, LINKS, 1) == pytest.approx(0.35)
+    assert iteration_s(sticks_out, LINKS, 1) == pytest.approx(0.5)
+    assert iteration_s(replace(hidden, loads_ahead=False), LINKS, 1) == pytest.approx(0.55)
+
+
+def test_cached_and_uncached_loading_are_averaged() -> None:
+    parts = replace(PARTS, load_cached_s=0.0, load_disk_s=0.45, wait_disk_s=0.1, cached=0.75)
+
+    assert iteration_s(parts, LINKS, 1) == pytest.approx(0.75 * 0.35 + 0.25 * (0.45 + 0.1 + 0.1))
+
+
+def test_the_formula_makes_rows_that_an_estimator_reads() -> None:
+    cluster = parse_short_form("v100:8x4")
+    rows = speeds_from_parts("m", "v100", PARTS, LINKS, (1, 2, 4, 8), node_gpus=4)
+    estimator = TableEstimator(Profile("formula", rows), cluster)
+
+    assert estimator.at("m", 0, 4, 1) == pytest.approx(4 * 32 / 0.365)
+    assert estimator.at("m", 0, 8, 2) == pytest.approx(8 * 32 / 0.65)
+
+
+# ---- the layers ------------------------------------------------------------------------------------------------------
+
+
+def learner(sensing: Sensing = Sensing.THREE_LAYER) -> ThreeLayer:
+    return ThreeLayer(TableEstimator(SPEEDS, CLUSTER), CLUSTER, sensing)
+
+
+def test_without_news_the_table_is_right() -> None:
+    assert (learner().relative(np.array([0, 5])) == 1.0).all()
+
+
+def test_what_a_job_did_on_a_node_is_believed_there() -> None:
+    """m0 makes 2 samples a second on a V100."""
+    estimator = learner(Sensing.SERVERS)
+    estimator.observe(7, "m0", ((1, 2),), 4.0 * 0.8)
+    estimator.observe(7, "m0", ((1, 2),), 4.0 * 0.9)
+
+    mine, others = estimator.relative(np.array([7, 8]))
+
+    assert mine[1] == pytest.approx(0.85)
+    assert mine[:8] == pytest.approx(np.full(8, 0.85))  # the type, where nothing is known of the node
+    assert (mine[8:] == 1.0).all()
+    assert (others == 1.0).all()
+
+
+def test_a_node_that_is_slow_for_one_job_is_expected_to_be_slow_for_all_if_asked() -> None:
+    estimator = learner()
+    for job_, factor in ((1, 0.8), (2, 0.82), (3, 0.7)):
+        estimator.observe(job_, "m1", ((3, 1),), 3.0 * factor)
+
+    assert estimator.relative(np.array([9]))[0, 3] == pytest.approx(0.8)
+
+
+def test_several_nodes_tell_of_the_type_alone() -> None:
+    estimator = learner()
+    estimator.observe(0, "m0", ((0, 2), (1, 2)), 8.0 * 0.5)
+
+    assert estimator.relative(np.array([0, 1]))[:, 0].tolist() == [0.5, 1.0]
+
+
+def errors(sensing: Sensing, seed: int) -> tuple[float, float]:
+    """Mean error of predicted rates for (job, node) pairs that were seen, and for the others."""
+    jobs = [job(f"j{i}", model=f"m{i % 4}") for i in range(40)]
+    truth = Truth(jobs, CLUSTER, TableEstimator(SPEEDS, CLUSTER), World(seed=seed, server_factor=(0.75, 1.05)))
+    random = stream(seed, "noise of rounds")
+    estimator, seen = learner(sensing), set()
+    for j in range(40):
+        for node in random.choice(16, 4, replace=False).tolist():
+            for _ in range(3):  # rounds, with 2 % of noise
+                rate = truth.rate(j, ((node, 2),)) * float(random.normal(1.0, 0.02))
+                estimator.observe(j, jobs[j].model, ((node, 2),), rate)
+            seen.add((j, node))
+    off: dict[bool, list[float]] = {True: [], False: []}
+    for j in range(40):
+        for node in range(16):
+            real = truth.rate(j, ((node, 2),))
+            predicted = estimator.predict(j, jobs[j].model, ((node, 2),))
+            off[(j, node) in seen].append(abs(predicted / real - 1.0))
+    return float(np.mean(off[True])), float(np.mean(off[False]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hidden_speeds_of_nodes_are_found(seed: int) -> None:
+    seen, unseen = errors(Sensing.THREE_LAYER, seed)
+    seen_by_type, unseen_by_type = errors(Sensing.TYPES, seed)
+
+    assert seen < 0.05
+    assert unseen < 0.10
+    assert seen_by_type > 1.5 * seen
+    assert unseen_by_type > 1.5 * unseen
+
+
+# ---- in a run --------------------------------------------------------------------------------------------------------
+
+
+def made(sensing: Sensing) -> Setup:
+    jobs = [job(f"j{i:02d}", 1 + i % 3, 4000.0, at=60.0 * i, model=f"m{i % 4}", widths=(1, 2, 3)) for i in range(24)]
+    world = World(seed=1, server_factor=(0.75, 1.05))
+    return replace(setup(jobs, "v100:8x2,k80:8x2", "hops", SPEEDS, world=world), sensing=sensing)
+
+
+def test_a_run_that_learns_is_replayed_from_its_journal(tmp_path: Path) -> None:
+    simulate(made(Sensing.THREE_LAYER), tmp_path / "journal")
+
+    found = replay_journal(tmp_path / "journal")
+
+    assert found.decisions == found.same > 0
+
+
+def test_what_was_learnt_is_part_of_the_folded_state(tmp_path: Path) -> None:
+    state = simulate(made(Sensing.THREE_LAYER), tmp_path / "journal").state
+    jobs = np.arange(state.jobs)
+
+    again = fold_journal(tmp_path / "journal").relative_to_table(jobs, state.now_s)
+
+    learnt = state.relative_to_table(jobs, state.now_s)
+    assert again is not None
+    assert learnt is not None
+    assert (learnt != 1.0).any()
+    assert np.array_equal(again, learnt)
+
+
+def test_the_journal_of_a_run_that_does_not_learn_does_not_say_so(tmp_path: Path) -> None:
+    simulate(made(Sensing.TABLE), tmp_path / "journal")
+
+    assert "sensing" not in (tmp_path / "journal").read_text().splitlines()[0]
