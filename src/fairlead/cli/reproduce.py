@@ -106,7 +106,7 @@ def _hare_ablation(part: dict[str, Any]) -> None:
 def _hare_switching(part: dict[str, Any]) -> None:
     hits = part["switches that find their model"]
     rows = [
-        [kind, _percent(hits[kind]) if kind in hits else "-", _spread(values, 3)]
+        [kind, f"{hits[kind]['mean']:.0%}" if kind in hits else "-", _spread(values, 3)]
         for kind, values in part["JCT / with free switches"].items()
     ]
     turns = f"{part['tasks that start with a switch']['mean']:.0%} of the tasks start with a switch"
