@@ -27,6 +27,17 @@ def test_the_load_is_what_was_asked_for() -> None:
     assert given.tasks @ given.known.fluid_s / given.known.arrival_s[-1] == pytest.approx(0.8, rel=0.05)
 
 
+def test_a_sweep_states_the_load_of_each_line() -> None:
+    lines = study.sweeps()
+    for setting, load in zip(
+        (*lines["GPUs"], *lines["jobs"]), (1.4, 7 / 6, 1, 7 / 8, 7 / 9, 0.5, 0.75, 1, 1.25, 1.5), strict=True
+    ):
+        assert setting.offered == pytest.approx(load)
+        assert f"load {load:.3g}, " in setting.describe()
+        given = draw(replace(setting, jobs=setting.jobs * 10, load_jobs=(setting.load_jobs or setting.jobs) * 10), 1)
+        assert given.tasks @ given.known.fluid_s / given.known.arrival_s[-1] == pytest.approx(load, rel=0.1)
+
+
 def test_bursts_keep_the_load() -> None:
     setting = TaskWorkload("", (8, 8, 8, 8), 4000, 0.8, bursty=True)
     given = draw(setting, 1)

@@ -70,9 +70,15 @@ class TaskWorkload:
     load_gpus: tuple[int, int, int, int] | None = None  # whose capacity `load` refers to, if not that of `gpus`
     load_jobs: int | None = None  # how many jobs make up `load`; more of them come faster
 
+    @property
+    def offered(self) -> float:
+        """The load on `gpus` themselves, where they are a multiple of `load_gpus`."""
+        jobs = self.jobs / (self.load_jobs or self.jobs)
+        return (self.load or 0.0) * jobs * sum(self.load_gpus or self.gpus) / sum(self.gpus)
+
     def describe(self) -> str:
         scales = ", ".join(f"{k}: {part:g}" for k, part in self.scales.items())
-        load = "all at time 0" if self.load is None else f"load {self.load:g}{', bursty' if self.bursty else ''}"
+        load = "all at time 0" if self.load is None else f"load {self.offered:.3g}{', bursty' if self.bursty else ''}"
         weights = ", weights 1-5" if self.weighted else ""
         return f"{self.jobs} jobs on {','.join(map(str, self.gpus))}, {load}, k {{{scales}}}{weights}"
 
