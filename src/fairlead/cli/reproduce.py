@@ -27,7 +27,7 @@ FFT_NOTES = """\
 Paper (ICS 2025): "times" are the baseline's number over FFT's, above 1 FFT is better; mean (least..most over seeds). Its
 Gavel is called SJF-like: max-min and shortest-first are both here. FTF is JCT / T_id by the mean-active-jobs rule. The
 printed cost (3) gives the fastest GPUs to the longest of the jobs that run, so FFT's worst FTF is that of short jobs on
-T4s; plain shortest-first orders do without that and reach shorter JCTs. docs/reproduction.md discusses each line."""
+T4s; where all widths are equal, plain shortest-first orders reach shorter JCTs. docs/reproduction.md discusses each line."""
 
 
 @app.callback()
