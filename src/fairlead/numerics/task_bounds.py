@@ -152,9 +152,12 @@ def mean_busy_time(given: Instance, *, intervals: int = INTERVALS, until_s: floa
     return _optimal(solve(program)).objective
 
 
-def best_bound(given: Instance, *, until_s: float | None = None, intervals: int = INTERVALS) -> float:
-    """The largest of the three."""
-    return max(critical_path(given), pooled(given).bound, mean_busy_time(given, intervals=intervals, until_s=until_s))
+def best_bound(
+    given: Instance, midpoints: Midpoints | None = None, *, intervals: int = INTERVALS, until_s: float | None = None
+) -> float:
+    """The largest of the three; `midpoints` if the pooled program has been solved already."""
+    middle = pooled(given) if midpoints is None else midpoints
+    return max(critical_path(given), middle.bound, mean_busy_time(given, intervals=intervals, until_s=until_s))
 
 
 def _blocks(given: Instance, most: int) -> tuple[IntArray, IntArray, IntArray]:

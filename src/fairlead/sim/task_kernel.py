@@ -315,7 +315,7 @@ def run_events(
 
 
 @njit(cache=True)
-def run_list(job, rounds, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first, blind_rank):
+def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first, blind_rank):
     """Rounds in the order of the list, tasks one by one: on the GPU that is free first, or where it ends first."""
     N, G = task_s.shape
     M = gpus.sum()

@@ -52,7 +52,6 @@ def run_list(given: Instance, job: IntArray, *, earliest_finish: bool) -> Schedu
     known = given.known
     columns = task_kernel.run_list(
         job,
-        given.rounds,
         known.scale,
         known.task_s,
         known.sync_s,

@@ -16,7 +16,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.tasks import Instance, Rule, Schedule, weighted_completion_s, weighted_jct_s
-from fairlead.numerics.task_bounds import Midpoints, critical_path, mean_busy_time, pooled
+from fairlead.numerics.task_bounds import Midpoints, best_bound, pooled
 from fairlead.policies.gpu_choice import comparative
 from fairlead.policies.hare import ADVANTAGE, candidates, faithful, weighted_srpt
 from fairlead.policies.hlas import hlas
@@ -258,8 +258,7 @@ def _checked(given: Instance, schedule: Schedule) -> Schedule:
 
 def _gaps(given: Instance, schedule: Schedule, middle: Midpoints, intervals: int) -> tuple[float, float]:
     """sum w C / LB, and sum w (C - a) / (LB - sum w a), which is stricter."""
-    until_s = float(schedule.end_s.max())
-    bound = max(critical_path(given), middle.bound, mean_busy_time(given, intervals=intervals, until_s=until_s))
+    bound = best_bound(given, middle, intervals=intervals, until_s=float(schedule.end_s.max()))
     total = weighted_completion_s(given, schedule)
     came = float(given.known.weight @ given.known.arrival_s)
     return total / bound, (total - came) / (bound - came)
