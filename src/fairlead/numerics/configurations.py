@@ -23,8 +23,9 @@ from fairlead.numerics.solve import Limit, LinearProgram, Optimal, TimeLimit, co
 CUTS = (2, 3, 4)  # q of the rows that say how pieces fill a node
 ONE = 1.0 - 1e-6  # the solver answers to about 1e-7
 STAGE_1 = Limit(iterations=200_000)
-STAGE_2 = Limit(nodes=50)
-GAP = 2e-3  # that stage 2 may leave, of what is at stake there
+STAGE_2 = Limit(nodes=20)
+GAP = 5e-3  # that stage 2 may leave, of the whole bound: where little is at stake it need not look far
+WIDEST_GAP = 0.1  # of what is at stake
 NEAR = 0.99  # of the bound: then nothing is taken up again
 AGAIN = 200  # jobs x nodes that stage 2 can take up again in a moment
 GREEDY = "greedy in queue order"
@@ -113,9 +114,11 @@ def two_stage(choices: Choices, groups: Groups, free: IntArray, order: Sequence[
             for node, gpus in room.spots[i]:
                 left[node] += gpus
         kept = {i: spot for i, spot in room.spots.items() if i not in again}
-        rest = exact(residual([i for i in order if i in open_jobs or i in again], kept, left), left, STAGE_2)
-        if sum(worth[i] for i in kept) + rest.value > value:
-            spots, value, solver = {**kept, **rest.spots}, sum(worth[i] for i in kept) + rest.value, rest.solver
+        fixed = sum(worth[i] for i in kept)
+        gap = min(GAP * bound / max(bound - fixed, GAP * bound, 1e-300), WIDEST_GAP)
+        rest = exact(residual([i for i in order if i in open_jobs or i in again], kept, left), left, STAGE_2, gap)
+        if fixed + rest.value > value:
+            spots, value, solver = {**kept, **rest.spots}, fixed + rest.value, rest.solver
     return Plan(spots, value, bound, solver)
 
 

@@ -21,7 +21,7 @@ USE = 1e-3  # worth of a GPU in use, so that leaving one idle is never free of c
 LEAST_WEIGHT = 1e-4  # of the largest: below this the solver takes a job's gain for noise
 SPEED_BIN = 0.05  # nodes whose speeds differ by less are one group
 UNEVEN_SPOTS = 4  # per width and type, where only unequal nodes together hold a gang
-FRAGMENT_JOBS = 40  # who wait and are offered what stage 1 leaves
+FRAGMENT_JOBS = 12  # who wait and are offered what stage 1 leaves
 
 
 def hops(
