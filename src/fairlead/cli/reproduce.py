@@ -33,7 +33,7 @@ HOPS_NOTES = """\
 Paper (SoCC 2024): the second line of a policy, where there is one. Mean (least..most over seeds). All policies get the same
 restart cost, hidden server speeds, packing and, unless "rounds only", refill inside rounds; Sia and Gavel know types only,
 Gavel gets the median width. Idle GPUs are counted after every decision that leaves a job waiting. The paper does not give its
-jobs' lengths and widths by class: ours are drawn, and wait less than its do. docs/reproduction.md discusses each line."""
+jobs' lengths and widths by class: ours are drawn, so compare the ratios between policies. docs/reproduction.md discusses each line."""
 
 
 @app.callback()
