@@ -12,9 +12,9 @@ def demo(seed: Seed = 0, output: Output = Format.table) -> None:
 
     results = []
     with progress("policies", len(REGISTRY)) as tell:
-        for done, (_, run) in enumerate(study.demo(seed), start=1):
-            results.append(run())
-            tell(done)
+        for result in study.demo(seed):
+            results.append(result)
+            tell(len(results))
     if output is Format.json:
         print_json(results)
         return
