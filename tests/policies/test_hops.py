@@ -281,7 +281,8 @@ def test_a_solver_that_gives_up_is_replaced_by_the_queue(monkeypatch: pytest.Mon
 def test_no_job_starves_at_a_load_of_1_2() -> None:
     """48 hours of arrivals, then the cluster drains: all end, and nobody waits out of proportion to its size class.
 
-    The first jobs find an empty cluster, so that the median is near 0; who waits is compared with who waits much.
+    Compared with the 90th percentile of the class: the largest ratio is 7 to 12 times the median here, for half of the jobs
+    hardly wait, and wide gangs, whose G per GPU is small, wait longest. A larger `power` narrows that.
     """
     made = setup(overload(seed=3, hours=48.0), "v100:16x8,k80:16x8", "hops", MIXED, restart_s=30.0, round_s=540.0)
 
