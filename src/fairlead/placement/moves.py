@@ -91,7 +91,7 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
             types[entry] = here
             free[there] += width
             free[here] -= width
-    return replace(grants, types=types)
+    return replace(grants, types=types) if (types != grants.types).any() else grants
 
 
 def fill_gaps(view: View, before: Grants, after: Grants) -> Grants:
@@ -108,13 +108,12 @@ def fill_gaps(view: View, before: Grants, after: Grants) -> Grants:
 
 def joined(one: Grants, other: Grants) -> Grants:
     """Both, of different jobs; the first go first."""
-    if not other.jobs.size:
-        return one
-    return replace(
-        one,
-        jobs=np.concatenate((one.jobs, other.jobs)),
-        types=np.concatenate((one.types, other.types)),
-        gpus=np.concatenate((one.gpus, other.gpus)),
+    if not one.jobs.size or not other.jobs.size:
+        return one if one.jobs.size else other
+    return Grants(
+        np.concatenate((one.jobs, other.jobs)),
+        np.concatenate((one.types, other.types)),
+        np.concatenate((one.gpus, other.gpus)),
     )
 
 

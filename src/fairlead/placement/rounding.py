@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.model.allocation import Grants, Shares
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
-from fairlead.placement.moves import held_by, left_over
+from fairlead.placement.moves import NO_GRANTS, held_by, joined, left_over
 
 # Solvers answer to about 1e-9; a share closer than this to a whole number is that number.
 WHOLE = 1e-6
@@ -22,12 +22,13 @@ STAY = 0.5
 TURN_GPU_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Deficits:
     """GPU-rounds owed to each owner by type: what its shares promised minus what it was granted."""
 
     owner_key: IntArray  # o  ascending
     gpus: FloatArray  # o,t
+    claims: Claims | None = None  # of the shares that it comes from: shares often stand for many rounds
 
     def of(self, owner_key: IntArray, types: int) -> FloatArray:
         """Rows for these owners; a new owner is owed nothing, one that left is forgotten."""
@@ -54,51 +55,81 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     Pinned jobs keep what they hold. A deficit stays within what the owner's gangs could ever settle, so that an owner
     with nothing to run does not pile up claims.
     """
-    one_each = _one_each(shares)
+    claims = owed.claims
+    if claims is None or claims.shares is not shares or claims.job is not view.job:
+        claims = Claims.of(view, shares)
     credit = shares.gpus + owed.of(shares.owner_key, shares.gpus.shape[1])  # o,t  GPU-rounds
-    kept = held_by(view, np.flatnonzero(pinned))
-    left = credit - _by_owner(shares, kept) if kept.jobs.size else credit.copy()
+    kept, left = NO_GRANTS, credit.copy()
+    if np.count_nonzero(pinned):
+        kept = held_by(view, pinned.nonzero()[0])
+        left -= _by_owner(shares, kept)
     free: list[int] = left_over(view, kept).tolist()
     waits: list[bool] = (~pinned).tolist()
-    serve = _serve_jobs if one_each else _serve_owners
-    served = serve(view, shares, left, free, waits)
+    if claims.one_each:
+        served = _serve_jobs(view, claims, left, free, waits)
+    else:
+        served = _serve_owners(view, shares, left, free, waits)
+    grants = joined(kept, served)
     if any(free) and any(waits):
-        served += _refill(view, shares, left, free, waits)
-    jobs, types = np.array(served, dtype=np.int64).reshape(-1, 2).T
-    grants = Grants(
-        np.concatenate((kept.jobs, jobs)),
-        np.concatenate((kept.types, types)),
-        np.concatenate((kept.gpus, view.width[jobs])),
-    )
+        grants = joined(grants, _refill(view, shares, left, free, waits))
     granted = _by_owner(shares, grants)
-    most = (shares.gpus.sum(axis=1) + 2 * _widest(view, shares, one_each))[:, None]
-    owing = np.minimum(np.maximum(credit - granted, -most), most)
+    owing = np.minimum(np.maximum(credit - granted, -claims.most), claims.most)
     owing[np.abs(owing) < WHOLE] = 0.0
-    exact = not owing.any() and bool((np.abs(granted - shares.gpus) < WHOLE).all())
-    return _move_up(view, grants, pinned), Deficits(shares.owner_key, owing), exact
+    exact = not np.count_nonzero(owing) and bool((np.abs(granted - shares.gpus) < WHOLE).all())
+    return _move_up(view, grants, pinned), Deficits(shares.owner_key, owing, claims), exact
 
 
 def charge(owed: Deficits, shares: Shares, more: Grants) -> Deficits:
     """The deficits after more was granted."""
-    return Deficits(owed.owner_key, owed.gpus - _by_owner(shares, more)) if more.jobs.size else owed
+    return replace(owed, gpus=owed.gpus - _by_owner(shares, more)) if more.jobs.size else owed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claims:
+    """What rounding makes of shares before it looks at deficits."""
+
+    shares: Shares
+    job: IntArray  # j  of the view
+    one_each: bool  # every owner is one job, in the same order
+    most: FloatArray  # o,1  GPU-rounds that may be owed
+    # Cells (owner, type) with a share on which the job runs, if every owner is one job.
+    cells: IntArray  # c  in the table of shares, row by row
+    types: IntArray  # c
+    jobs: IntArray  # c
+    width: IntArray  # c
+    rows: list[tuple[int, int, int]]  # c  job, type, width
+
+    @classmethod
+    def of(cls, view: View, shares: Shares) -> Claims:
+        one_each = _one_each(shares)
+        most = (shares.gpus.sum(axis=1) + 2 * _widest(view, shares, one_each))[:, None]
+        cells = ((shares.gpus > WHOLE) & (view.rate > 0)).ravel().nonzero()[0] if one_each else NO_JOBS
+        jobs, types = np.divmod(cells, shares.gpus.shape[1])
+        width = view.width[jobs]
+        rows = list(zip(jobs.tolist(), types.tolist(), width.tolist(), strict=True))
+        return cls(shares, view.job, one_each, most, cells, types, jobs, width, rows)
 
 
 def _move_up(view: View, grants: Grants, pinned: BoolArray) -> Grants:
     """Jobs that hold a slower type than an idle one with room, the largest gain first, are given the idle one."""
     idle = left_over(view, grants)  # t
-    if not idle.any():
+    if not np.count_nonzero(idle):
         return grants
-    jobs, types, width = grants.jobs, grants.types.copy(), grants.gpus
-    fits = np.where(width[:, None] <= idle, view.rate[jobs], 0.0)  # entries,t
-    gain = fits.max(axis=1, initial=0.0) / np.maximum(view.rate[jobs, types], 1e-300)
-    better = np.flatnonzero((gain > 1.0) & ~pinned[jobs])
-    for entry in better[np.lexsort((jobs[better], -gain[better]))].tolist():
-        rate, old = view.rate[jobs[entry]], types[entry]
-        there = int(np.where(idle >= width[entry], rate, 0.0).argmax())
-        if idle[there] >= width[entry] and rate[there] > rate[old]:
+    rate = view.rate[grants.jobs]  # entries,t
+    now = rate[np.arange(len(rate)), grants.types]
+    faster = (rate > now[:, None]) & (grants.gpus[:, None] <= idle)
+    better = (faster.any(axis=1) & ~pinned[grants.jobs]).nonzero()[0]
+    if not better.size:
+        return grants
+    types = grants.types.copy()
+    gain = np.where(faster, rate, 0.0).max(axis=1) / np.maximum(now, 1e-300)
+    for entry in better[np.lexsort((grants.jobs[better], -gain[better]))].tolist():
+        width, old = grants.gpus[entry], types[entry]
+        there = int(np.where(idle >= width, rate[entry], 0.0).argmax())
+        if idle[there] >= width and rate[entry, there] > rate[entry, old]:
             types[entry] = there
-            idle[old] += width[entry]
-            idle[there] -= width[entry]
+            idle[old] += width
+            idle[there] -= width
     return replace(grants, types=types)
 
 
@@ -124,30 +155,28 @@ def _widest(view: View, shares: Shares, one_each: bool) -> IntArray:
     return widest
 
 
-def _serve_jobs(
-    view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]
-) -> list[tuple[int, int]]:
+def _serve_jobs(view: View, claims: Claims, credit: FloatArray, free: list[int], waits: list[bool]) -> Grants:
     """Every owner is one job: serving one changes no other's claim, so one sort gives the order."""
-    jobs, types = np.nonzero((np.minimum(credit, shares.gpus) > WHOLE) & (view.rate > 0))
-    width = view.width[jobs]
-    part = credit[jobs, types] / width + STAY * (view.held_type[jobs] == types)
-    order = np.argsort(-part, kind="stable")  # ties: the earlier job, then the earlier type
-    served: list[tuple[int, int]] = []
+    owed = credit.ravel().take(claims.cells)  # c
+    part = owed / claims.width + STAY * (view.held_type.take(claims.jobs) == claims.types)
+    part[owed <= WHOLE] = -np.inf
+    order = (-part).argsort(kind="stable")  # ties: the earlier job, then the earlier type
+    served: list[int] = []  # c
     unused = sum(free)
-    for j, t, w in np.stack((jobs, types, width))[:, order].T.tolist():
+    for c in order[: np.count_nonzero(owed > WHOLE)].tolist():
+        j, t, w = claims.rows[c]
         if waits[j] and w <= free[t]:
             free[t] -= w
             unused -= w
             waits[j] = False
-            served.append((j, t))
+            served.append(c)
             if not unused:
                 break
-    return served
+    at = np.array(served, dtype=np.int64)
+    return Grants(claims.jobs.take(at), claims.types.take(at), claims.width.take(at))
 
 
-def _serve_owners(
-    view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]
-) -> list[tuple[int, int]]:
+def _serve_owners(view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]) -> Grants:
     """Owners with several jobs: after each gang the owner comes back with what it is still owed, which is left in `credit`."""
     queues = _Queues(view, shares.owner_of, waits)
     owners, types = np.nonzero((credit > WHOLE) & (shares.gpus > WHOLE))
@@ -166,18 +195,16 @@ def _serve_owners(
         again = queues.claim(o, t, credit, free[t])
         if again is not None:
             insort(claims, again)
-    return served
+    jobs, types = np.array(served, dtype=np.int64).reshape(-1, 2).T
+    return Grants(jobs, types, view.width[jobs])
 
 
-def _refill(
-    view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]
-) -> list[tuple[int, int]]:
+def _refill(view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]) -> Grants:
     """Leftover GPUs to jobs without any, most owed first, on the fastest type with room."""
     waiting = np.flatnonzero(waits)
     owed = credit.sum(axis=1)[shares.owner_of[waiting]] / view.width[waiting]
     first = waiting[np.lexsort((view.job[waiting], -owed))]
-    jobs, types, _ = fill_in_order(first, view.width, view.rate, np.array(free))
-    return list(zip(jobs.tolist(), types.tolist(), strict=True))
+    return Grants(*fill_in_order(first, view.width, view.rate, np.array(free)))
 
 
 _Claim = tuple[float, int, int, int]  # part of the gang that is owed, -owner, -type, job

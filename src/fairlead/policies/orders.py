@@ -9,7 +9,7 @@ import numpy as np
 from fairlead.model.allocation import Answer, Grants
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
-from fairlead.placement.moves import held_by, left_over
+from fairlead.placement.moves import held_by, joined, left_over
 
 
 def fifo(view: View, memory: None) -> tuple[Grants, None]:
@@ -21,10 +21,8 @@ def fifo_sticky(view: View, memory: None) -> tuple[Grants, None]:
     """In order of arrival; a job that has started stays there until it ends."""
     held = held_by(view, np.flatnonzero(view.held_gpus))
     waiting = np.flatnonzero(view.held_gpus == 0)
-    jobs, types, gpus = fill_in_order(waiting, view.width, view.rate, left_over(view, held))
-    return Grants(
-        np.concatenate((held.jobs, jobs)), np.concatenate((held.types, types)), np.concatenate((held.gpus, gpus))
-    ), None
+    more = Grants(*fill_in_order(waiting, view.width, view.rate, left_over(view, held)))
+    return joined(held, more), None
 
 
 def srtf(view: View, memory: None) -> tuple[Grants, None]:
