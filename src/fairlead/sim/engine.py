@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import heapq
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.allocation import NOWHERE, Spot
+from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, Started, Stopped
 from fairlead.sim.faults import Faults
 from fairlead.sim.truth import Truth
+
+_FEW = 64  # stale entries that are not worth a thought
+
+
+class _Running(NamedTuple):
+    """From `resume_s` on it makes `rate` samples a second, until `end_s`."""
+
+    spot: Spot
+    rate: float
+    resume_s: float
+    end_s: float
 
 
 class SimEngine:
@@ -28,15 +40,10 @@ class SimEngine:
         self._faults = Faults(len(truth.cluster.nodes), truth.world.mtbf_s, truth.world.repair_s, truth.world.seed)
         self._answers: list[Event] = []  # to the last commands
 
-        # A running job has done `done` samples by `resume_s` and makes `rate` a second from then on.
-        jobs = len(truth.jobs)
-        self._done = np.zeros(jobs)  # j
-        self._rate = np.zeros(jobs)  # j
-        self._resume_s = np.zeros(jobs)  # j
-        self._ran = np.zeros(jobs, dtype=np.bool_)  # j  has run before, so a start restores a checkpoint
-        self._spots: list[Spot] = [NOWHERE] * jobs
-        self._end_s: dict[int, float] = {}  # of the running jobs
-        self._finishing: list[tuple[float, int]] = []  # heap; entries that `_end_s` does not confirm are stale
+        self._done = [0.0] * len(truth.jobs)  # j  samples, when it last started
+        self._ran: set[int] = set()  # jobs that have run before, so a start restores a checkpoint
+        self._running: dict[int, _Running] = {}
+        self._finishing: list[tuple[float, int]] = []  # heap; entries that `_running` does not confirm are stale
 
     def now(self) -> float:
         return self._now_s
@@ -62,65 +69,75 @@ class SimEngine:
     def apply(self, decision: Decision) -> None:
         now_s = decision.time_s
         if decision.stop.size:
-            self._answers.append(Stopped(now_s, decision.stop, self._stop(decision.stop, now_s)))
+            kept = self._leave(decision.stop, [self._done_at(j, now_s) for j in decision.stop.tolist()])
+            self._answers.append(Stopped(now_s, decision.stop, kept))
         if decision.start.size:
-            for j, spot in zip(decision.start.tolist(), decision.spots, strict=True):
-                self._start(j, spot, now_s)
-            self._ran[decision.start] = True
-            self._answers.append(
-                Started(now_s, decision.start, self._rate[decision.start], self._resume_s[decision.start])
-            )
+            started = zip(decision.start.tolist(), decision.spots, strict=True)
+            running = [self._start(j, spot, now_s) for j, spot in started]
+            rate, resume_s = np.array([run.rate for run in running]), np.array([run.resume_s for run in running])
+            self._answers.append(Started(now_s, decision.start, rate, resume_s))
+            self._drop_stale()
 
-    def _start(self, j: int, spot: Spot, now_s: float) -> None:
+    def _start(self, j: int, spot: Spot, now_s: float) -> _Running:
         rate = self._truth.rate(j, spot)
-        if rate <= 0 or j in self._end_s:
+        if rate <= 0 or j in self._running:
             raise BrokenInvariantError(f"job {self._truth.jobs[j].id} was started where it cannot run, or twice")
-        resume_s = now_s + (float(self._truth.restart_s[j]) if self._ran[j] else 0.0)
-        end_s = resume_s + max(float(self._truth.total[j] - self._done[j]), 0.0) / rate
-        self._rate[j], self._resume_s[j], self._spots[j], self._end_s[j] = rate, resume_s, spot, end_s
+        resume_s = now_s + (self._truth.restart_s[j] if j in self._ran else 0.0)
+        end_s = resume_s + max(self._truth.total[j] - self._done[j], 0.0) / rate
+        run = self._running[j] = _Running(spot, rate, resume_s, end_s)
+        self._ran.add(j)
         heapq.heappush(self._finishing, (end_s, j))
+        return run
 
-    def _stop(self, jobs: IntArray, now_s: float) -> FloatArray:
-        """j  samples kept: all that was done."""
-        ran_s = np.maximum(now_s - self._resume_s[jobs], 0.0)
-        return self._leave(jobs, self._done[jobs] + self._rate[jobs] * ran_s)
+    def _done_at(self, j: int, time_s: float) -> float:
+        run = self._running[j]
+        return self._done[j] + run.rate * max(time_s - run.resume_s, 0.0)
 
-    def _leave(self, jobs: IntArray, samples: FloatArray) -> FloatArray:
-        self._done[jobs] = samples
-        self._rate[jobs] = 0.0
-        for j in jobs.tolist():
-            self._end_s.pop(j, None)
-            self._spots[j] = NOWHERE
-        return samples
+    def _leave(self, jobs: IntArray, samples: list[float]) -> FloatArray:
+        """These jobs do not run any more and keep so many samples (j)."""
+        for j, done in zip(jobs.tolist(), samples, strict=True):
+            self._done[j] = done
+            del self._running[j]
+        return np.array(samples)
+
+    def _drop_stale(self) -> None:
+        """Jobs that take turns leave an entry behind at every start."""
+        if len(self._finishing) > 2 * len(self._running) + _FEW:
+            self._finishing = [(run.end_s, j) for j, run in self._running.items()]
+            heapq.heapify(self._finishing)
 
     def _next_finish_s(self) -> float:
-        heap = self._finishing
-        while heap and self._end_s.get(heap[0][1]) != heap[0][0]:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else math.inf
+        while self._finishing:
+            end_s, j = self._finishing[0]
+            run = self._running.get(j)
+            if run is not None and run.end_s == end_s:
+                return end_s
+            heapq.heappop(self._finishing)
+        return math.inf
 
     def _finish(self) -> Finished:
-        ending: list[int] = []
+        ending: set[int] = set()
         while self._next_finish_s() == self._now_s:
-            j = heapq.heappop(self._finishing)[1]
-            ending.append(j)
-            del self._end_s[j]
+            ending.add(heapq.heappop(self._finishing)[1])
         self._ended += len(ending)
         jobs = np.array(sorted(ending), dtype=np.int64)
-        return Finished(self._now_s, jobs, self._leave(jobs, self._truth.total[jobs]))
+        return Finished(self._now_s, jobs, self._leave(jobs, [self._truth.total[j] for j in jobs.tolist()]))
 
     def _fault(self) -> list[Event]:
         fault = self._faults.pop()
         if not isinstance(fault, NodeDown):
             return [fault]
-        on_it = [j for j in sorted(self._end_s) if any(node == fault.node for node, _ in self._spots[j])]
+        on_it = [j for j, run in sorted(self._running.items()) if any(node == fault.node for node, _ in run.spot)]
         if not on_it:
             return [fault]
+        kept = [self._saved(j) for j in on_it]
         jobs = np.array(on_it, dtype=np.int64)
-        every_s = self._truth.world.checkpoint_s
-        saved_s = np.floor(np.maximum(self._now_s - self._resume_s[jobs], 0.0) / every_s) * every_s
-        kept = self._leave(jobs, self._done[jobs] + self._rate[jobs] * saved_s)
-        return [fault, Lost(self._now_s, jobs, kept)]
+        return [fault, Lost(self._now_s, jobs, self._leave(jobs, kept))]
+
+    def _saved(self, j: int) -> float:
+        """Samples in its last checkpoint."""
+        run, every_s = self._running[j], self._truth.world.checkpoint_s
+        return self._done[j] + run.rate * (math.floor(max(self._now_s - run.resume_s, 0.0) / every_s) * every_s)
 
     def _arrive(self) -> list[Event]:
         events: list[Event] = []

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from fairlead.model.allocation import Spot
-from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
@@ -48,8 +45,8 @@ class Truth:
         low, high = world.server_factor
         self._node_type: list[int] = cluster.node_type.tolist()
         self._factor: list[float] = stream(world.seed, "server factors").uniform(low, high, len(cluster.nodes)).tolist()
-        self.total: FloatArray = np.array([_samples(spec, rates) for spec in jobs], dtype=np.float64)  # j  samples
-        self.restart_s: FloatArray = np.array([rates.restart_s(spec.model) for spec in jobs], dtype=np.float64)  # j
+        self.total = [_samples(spec, rates) for spec in jobs]  # j  samples
+        self.restart_s = [rates.restart_s(spec.model) for spec in jobs]  # j
 
     def rate(self, j: int, spot: Spot) -> float:
         """Samples per second of the whole job; the slowest node sets the pace of all."""
