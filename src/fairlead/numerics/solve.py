@@ -53,6 +53,7 @@ class Limit:
 
 
 NO_LIMIT = Limit()
+_NO_DUALS: FloatArray = np.empty(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class Model:
         presolve: bool = False,
         duals: bool = True,
     ) -> None:
-        """`duals` = False saves taking over what nobody asks for: duals and reduced costs are NaN then."""
+        """`duals` = False saves taking over what nobody asks for: there are no duals and reduced costs then."""
         import highspy  # 0.1 s: paid by the first solve, not by every start of the program
 
         self._highspy: Any = highspy
@@ -147,7 +148,7 @@ class Model:
         self._row_low = np.array(program.row_low, dtype=np.float64)
         self._row_high = np.array(program.row_high, dtype=np.float64)
         self._whole = program.whole
-        self._duals = duals and program.whole is None
+        self._duals = duals
         self._limits: tuple[bool, Limit] | None = None  # as HiGHS has them
         for name, option in (
             ("output_flag", False),
@@ -314,11 +315,16 @@ class Model:
         return Optimal(
             x=self._accept(solution),
             objective=self._highs.getObjectiveValue(),
-            row_dual=np.array(solution.row_dual) if self._duals else np.full(len(self._row_low), np.nan),
-            reduced_cost=np.array(solution.col_dual) if self._duals else np.full(len(self._low), np.nan),
+            row_dual=self._dual(solution, "row_dual", len(self._row_low)),
+            reduced_cost=self._dual(solution, "col_dual", len(self._low)),
             basis=None,
             iterations=self._highs.getInfoValue("simplex_iteration_count")[1],
         )
+
+    def _dual(self, solution: Any, name: str, size: int) -> FloatArray:
+        if not self._duals:
+            return _NO_DUALS
+        return np.array(getattr(solution, name)) if self._whole is None else np.full(size, np.nan)
 
     @property
     def spent_s(self) -> float:

@@ -28,11 +28,7 @@ class GavelMemory:
     solver: MaxMinSolver
 
     def still_holds(self, view: View) -> bool:
-        return (
-            np.array_equal(view.job, self.job)
-            and np.array_equal(view.capacity, self.capacity)
-            and np.array_equal(view.rate, self.rate)
-        )
+        return _same(view.job, self.job) and _same(view.capacity, self.capacity) and _same(view.rate, self.rate)
 
 
 def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
@@ -51,16 +47,22 @@ def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
     if solver is None or solver.size > CROWDED * len(first) + 32:
         solver = MaxMinSolver(len(view.capacity))
     rate = np.where(view.capacity > 0, view.rate[first], 0.0)  # g,t  a type that is down altogether is no type
-    alone = isolated_shares(view.rate > 0, view.width, view.capacity, view.weight)  # j,t  GPUs
-    isolated = np.maximum((rate * alone[first]).sum(axis=1), 1e-300)  # g
-    found = solver.solve(rate, 1.0 / isolated, view.width[first], count, view.capacity)
+    width, weight, whole = view.width[first], view.weight[first], float(view.weight.sum())
+    alone = isolated_shares(rate > 0, width, view.capacity, weight, whole)  # g,t  GPUs of one job
+    isolated = np.maximum((rate * alone).sum(axis=1), 1e-300)  # g
+    found = solver.solve(rate, 1.0 / isolated, width, count, view.capacity)
     shares = Shares(
-        gpus=alone if found is None else found.shares[group_of],
+        gpus=(alone if found is None else found.shares)[group_of],
         owner_of=np.arange(view.jobs),
         owner_key=view.job,
         answer=Answer(solver="equal shares" if found is None else "optimal"),
     )
     return shares, GavelMemory(view.job, view.rate, view.capacity, shares, solver)
+
+
+def _same(one: IntArray | FloatArray, other: IntArray | FloatArray) -> bool:
+    """Equal; while nothing changes a view shows the very same arrays."""
+    return one is other or np.array_equal(one, other)
 
 
 def divide_max_min(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray | None:
