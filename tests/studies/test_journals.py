@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from building import job, profile, setup
-from fairlead.studies.journals import audit_journal, fold_journal
+from fairlead.model.errors import InputError
+from fairlead.studies.journals import audit_journal, fold_journal, replay_journal
 from fairlead.studies.simulate import simulate
 from fairlead.studies.summary import summarise
 
@@ -45,3 +46,22 @@ def test_gpu_hours_by_tenant_add_up_to_what_was_held(tmp_path: Path) -> None:
     state, found = fold_journal(path), audit_journal(path)
     hours = sum(sum(tenant["gpu_hours"].values()) for tenant in found["tenants"].values())
     assert hours == pytest.approx(state.busy_gpu_s / 3600)
+
+
+def test_a_tenant_that_comes_late_does_not_upset_the_audit(tmp_path: Path) -> None:
+    late = job("late", samples=1000.0, at=5000.0, model="flat", tenant="z")
+    simulate(setup([*JOBS, late], "v100:4,k80:4", "gavel", SPEEDS), tmp_path / "run.jsonl")
+    assert set(audit_journal(tmp_path / "run.jsonl")["tenants"]) == {"x", "y", "z"}
+
+
+def test_a_journal_that_contradicts_itself_is_a_bad_file(tmp_path: Path) -> None:
+    path = journal_of("fifo", tmp_path / "run.jsonl")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines, lines[1]]))  # its first job arrives again, long after
+    with pytest.raises(InputError, match="contradicts itself"):
+        fold_journal(path)
+
+
+def test_replaying_a_journal_finds_every_decision_the_same(tmp_path: Path) -> None:
+    found = replay_journal(journal_of("oef-coop", tmp_path / "run.jsonl"))
+    assert found.same == found.decisions > 0

@@ -289,3 +289,14 @@ def test_a_long_json_log_is_read_in_pieces(write: Write, default_profile: Profil
     jobs = [{**PHILLY[0], "jobid": f"job-{i}"} for i in range(3000)]
     trace = read_trace(write(json.dumps(jobs, indent=2)), profile=default_profile)
     assert len(trace.jobs) == 3000
+
+
+def test_a_slurm_job_over_two_nodes_takes_as_long_again_over_two_nodes(write: Write, default_profile: Profile) -> None:
+    path = write(
+        "JobID|Account|State|Submit|ElapsedRaw|AllocTRES\n"
+        "7|nlp|COMPLETED|2024-01-02T03:04:05|7200|gres/gpu:v100=8,gres/gpu=8,node=2\n"
+    )
+    (job,) = read_trace(path, profile=default_profile).jobs
+    assert job.steps is not None
+    samples = job.steps * default_profile.samples_per_step(job.model, 8)
+    assert samples / default_profile.samples_per_s(job.model, "v100", 8, 2) == pytest.approx(7200.0)

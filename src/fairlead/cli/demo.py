@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from fairlead.cli.options import Seed
-from fairlead.cli.output import Format, Output, number, print_json, print_table, progress
+from fairlead.cli.output import Format, Output, is_narrow, number, print_json, print_table, progress
 from fairlead.model.units import format_duration
+
+NARROW = (0, 1, 4, 5, 6, 9)  # columns that fit a terminal of 80
 
 
 def demo(seed: Seed = 0, output: Output = Format.table) -> None:
@@ -36,5 +38,7 @@ def demo(seed: Seed = 0, output: Output = Format.table) -> None:
         ]
         for r in results
     ]
+    if is_narrow():
+        columns, rows = [columns[i] for i in NARROW], [[row[i] for i in NARROW] for row in rows]
     print_table(f"{study.JOBS} jobs of {study.TENANTS} tenants on {study.CLUSTER}, load {study.LOAD:g}", columns, rows)
     print("FTF: time in the shared cluster / time alone on an equal share; below 1 is better than a private slice.")

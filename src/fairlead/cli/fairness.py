@@ -56,6 +56,10 @@ def audit(
 
     found: dict[str, Any]
     if _is_journal(source):
+        if policy is not None or lies:
+            raise InputError(
+                "--policy and --lies are for instances; a journal shows what its own policy did", path=source
+            )
         found = audit_journal(Path(source))
         lies = False
     else:
@@ -87,7 +91,8 @@ def _is_journal(path: str) -> bool:
 
 def _print_audit(title: str, found: dict[str, Any]) -> None:
     """The verdicts one below the other, with who is concerned."""
-    rows = [["largest envy", number(found["max_envy"], 4), _who("{} envies {}", found["envious"])]]
+    envy = "unbounded" if found["max_envy"] is None else number(found["max_envy"], 4)
+    rows = [["largest envy", envy, _who("{} envies {}", found["envious"])]]
     worst = found.get("worst_off")
     rows.append(["smallest sharing incentive", number(found["min_sharing_incentive"], 6), worst or ""])
     if "pareto_gap" in found:

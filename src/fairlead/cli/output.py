@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from shutil import get_terminal_size
 from typing import Annotated, Any
 
 import typer
@@ -35,6 +36,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     for row in rows:
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def is_narrow() -> bool:
+    """Whether a wide table would break its words."""
+    return sys.stdout.isatty() and get_terminal_size().columns < 110
 
 
 def number(value: float | None, digits: int = 3) -> str:

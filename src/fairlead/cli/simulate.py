@@ -20,6 +20,8 @@ from fairlead.cli.output import Format, Output, number, print_json, print_table,
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, parse_duration
 
+MOST_TENANTS = 20  # shown in a table
+
 if TYPE_CHECKING:
     from fairlead.studies.simulate import Result, Setup
 
@@ -92,6 +94,7 @@ def simulate(
         restart_s=None if restart_cost is None else parse_duration(restart_cost),
         tenant_weight=_weights(tenant_weight or []),
     )
+    study.check_weights(setup)
     left, skipped = study.without_impossible(setup, skip=skip_impossible)
     setup = replace(setup, trace=left)
     if skipped:
@@ -116,8 +119,35 @@ def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:
     if output is Format.json:
         print_json(summary)
         return
-    rows = [[name.replace("_", " "), text] for name, value in summary.items() for text in [_text(name, value)] if text]
+    tenants = summary.pop("tenants")
+    rows = [[_label(name), text] for name, value in summary.items() for text in [_text(name, value)] if text]
     print_table(f"{setup.policy.name} on {setup.trace.name}", ["what", "value"], rows)
+    if len(tenants) > 1:
+        _print_tenants(tenants)
+
+
+def _print_tenants(tenants: dict[str, Any]) -> None:
+    columns = ["tenant", "jobs", "mean JCT", "mean wait", "mean FTF", "max FTF", "GPU-hours"]
+    rows = [
+        [
+            name,
+            f"{found['jobs_finished']:,}",
+            format_duration(found["jct_s"]["mean"]),
+            format_duration(found["wait_s"]["mean"]),
+            number(found["ftf"]["mean"]),
+            number(found["ftf"]["max"]),
+            number(found["gpu_hours"]),
+        ]
+        for name, found in sorted(tenants.items(), key=lambda item: -item[1]["gpu_hours"])
+    ]
+    print_table("Tenants", columns, rows[:MOST_TENANTS])
+    if len(rows) > MOST_TENANTS:
+        print(f"... and {len(rows) - MOST_TENANTS} more; -o json has them all")
+
+
+def _label(name: str) -> str:
+    """Durations are printed with their units, so the name needs none."""
+    return name.removesuffix("_s").replace("_", " ")
 
 
 def _text(name: str, value: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.decision import Decision
+from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Arrived
 from fairlead.numerics.fairness import normalise
 from fairlead.policies import find_policy
@@ -32,9 +35,19 @@ def open_state(header: Header) -> State:
 def fold_journal(path: Path) -> State:
     reader = JournalReader(path)
     state = open_state(reader.header())
-    for record in reader.records():
-        state.fold(record)
+    with _believable(path):
+        for record in reader.records():
+            state.fold(record)
     return state
+
+
+@contextmanager
+def _believable(path: Path) -> Iterator[None]:
+    """A journal whose records contradict each other is a bad file, not a bug."""
+    try:
+        yield
+    except BrokenInvariantError as error:
+        raise InputError(f"the journal contradicts itself: {error}", path=str(path)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +67,13 @@ def replay_journal(path: Path, policy: Policy | None = None) -> Replayed:
     settings = Settings(**{**header.settings, "when": When(header.settings["when"])})
     decisions = equal = 0
     first: float | None = None
-    for recorded, again in replay(reader.records(), open_state(header), chosen, settings):
-        decisions += 1
-        if same(recorded, again):
-            equal += 1
-        elif first is None:
-            first = recorded.time_s
+    with _believable(path):
+        for recorded, again in replay(reader.records(), open_state(header), chosen, settings):
+            decisions += 1
+            if same(recorded, again):
+                equal += 1
+            elif first is None:
+                first = recorded.time_s
     return Replayed(decisions, equal, first)
 
 
@@ -89,12 +103,13 @@ def audit_journal(path: Path) -> dict[str, Any]:
     ledger = _Ledger(np.zeros(u), np.zeros((u, u)), np.zeros((u, u)), np.zeros(u), np.zeros((u, t)))
     state = open_state(header)
     decided_s = -math.inf
-    for record in reader.records():
-        if record.time_s > state.now_s and state.active:
-            _add(ledger, state, decided_s, record.time_s - state.now_s)
-        state.fold(record)
-        if isinstance(record, Decision):
-            decided_s = record.time_s
+    with _believable(path):
+        for record in reader.records():
+            if record.time_s > state.now_s and state.active:
+                _add(ledger, state, decided_s, record.time_s - state.now_s)
+            state.fold(record)
+            if isinstance(record, Decision):
+                decided_s = record.time_s
     return _verdict(ledger, names, list(header.cluster.types))
 
 
@@ -114,14 +129,15 @@ def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> Non
     ledger.held += seconds * held
     if not wants.size:
         return
-    weight = np.array(state.tenant_weight)
+    weight = np.ones(len(own))  # u  of tenants that have not been seen yet it does not matter
+    weight[: len(state.tenant_weight)] = state.tenant_weight
     jobs = np.bincount(tenant, minlength=len(weight))
     mean = np.zeros((len(weight), W.shape[1]))  # u,t  speedups
     np.add.at(mean, tenant, W)
     mean[here] /= jobs[here, None]
     pairs = np.ix_(wants, here)
     ledger.wanted_s[wants] += seconds
-    ledger.own[pairs] += seconds * (own / weight[: len(own)])[wants, None]
+    ledger.own[pairs] += seconds * (own / weight)[wants, None]
     ledger.others[pairs] += seconds * mean[wants] @ (held[here] / weight[here, None]).T
     ledger.alone[wants] += seconds * (mean[wants] @ state.capacity) / weight[here].sum()
 

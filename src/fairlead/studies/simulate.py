@@ -96,6 +96,15 @@ def _open_new(path: Path | None) -> AbstractContextManager[IO[str] | None]:
         raise InputError(f"cannot write the journal: {error.strerror}", path=str(path)) from None
 
 
+def check_weights(setup: Setup) -> None:
+    """A weight for a tenant that is not there is a slip."""
+    tenants = dict.fromkeys(job.tenant for job in setup.trace.jobs)
+    for name in setup.tenant_weight:
+        if name not in tenants:
+            known = ", ".join(list(tenants)[:8]) + (", ..." if len(tenants) > 8 else "")
+            raise InputError(f'a weight is given for tenant "{name}", which has no jobs (tenants: {known})')
+
+
 def impossible(setup: Setup) -> dict[str, str]:
     """Job id -> why it can never run on this cluster."""
     estimator = setup.estimator()
@@ -112,7 +121,8 @@ def _why(job: JobSpec, setup: Setup) -> str:
         t for t, gpu in enumerate(cluster.gpu) if not job.types or gpu in job.types or cluster.types[t] in job.types
     ]
     if not allowed:
-        return f"it allows only {', '.join(job.types)}, the cluster has {', '.join(cluster.types)}"
+        have = ", ".join(cluster.types)
+        return f"it allows only {', '.join(job.types)}, the cluster has {have} (--alias {job.types[0]}=... reads it as another)"
     widest = max(int(cluster.capacity[t]) for t in allowed)
     if job.gpus > widest:
         return f"it needs {job.gpus} GPUs of one type, the largest type that it may use has {widest}"

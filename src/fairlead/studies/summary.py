@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.lifecycle import Phase
 from fairlead.numerics.metrics import (
     expected_run_s,
@@ -50,6 +50,10 @@ def summarise(state: State) -> dict[str, Any]:
         "restarts_per_job": float(state.restarts[ended].mean()) if len(ended) else None,
         "mean_active_jobs": _over_time(state, state.crowd_s),
         "jain_tenants": jain(_progress_by_tenant(state.tenant[ended], alone_s, jct_s)),
+        "tenants": {
+            name: _of_tenant(state.tenant[ended] == u, jct_s, wait_s, alone_s, state.attained_gpu_s[ended])
+            for name, u in state.tenants.items()
+        },
     }
 
 
@@ -59,6 +63,19 @@ def summarise_run(run: Run) -> dict[str, Any]:
         "rounds": run.rounds,
         "decisions": len(decision_s),
         "decision_s": spread_of(decision_s, "mean", "p99", "max", "total"),
+    }
+
+
+def _of_tenant(
+    mine: BoolArray, jct_s: FloatArray, wait_s: FloatArray, alone_s: FloatArray, gpu_s: FloatArray
+) -> dict[str, Any]:
+    """What became of one tenant's finished jobs."""
+    return {
+        "jobs_finished": int(mine.sum()),
+        "jct_s": spread_of(jct_s[mine], "mean", "p99"),
+        "wait_s": spread_of(wait_s[mine], "mean", "p99"),
+        "ftf": spread_of(_ratios(jct_s[mine], alone_s[mine]), "mean", "max"),
+        "gpu_hours": float(gpu_s[mine].sum()) / 3600,
     }
 
 

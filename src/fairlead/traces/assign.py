@@ -34,7 +34,7 @@ class Assigner:
         self._known = frozenset(options.profile.models) if options.profile else frozenset()
         self._gpus = {row.gpu for row in options.profile.speeds} if options.profile else set()
         self._references: dict[tuple[str | None, tuple[str, ...]], str] = {}
-        self._steps_per_s: dict[tuple[str, str, int], float] = {}
+        self._steps_per_s: dict[tuple[str, str, int, int | None], float] = {}
 
     def job(self, row: Row) -> JobSpec:
         model, steps = row.model, row.steps
@@ -43,12 +43,15 @@ class Assigner:
         elif self.options.profile and model not in self._known:
             raise InputError(
                 f'model "{model}" is not in profile "{self.options.profile.name}"; '
-                f"{did_you_mean(model, self._known)} Use --throughputs with a file that has it"
+                f"{did_you_mean(model, self._known)}. A profile that has it goes in with --throughputs"
             )
         if steps is None and row.samples is not None:
             steps = row.samples / self._profile().samples_per_step(model, max(row.gpus, 1))
         if steps is None and row.duration_s is not None:
-            steps = row.duration_s * self._rate(model, self._reference(row), row.gpus)
+            reference = self._reference(row)
+            steps = row.duration_s * self._rate(model, reference, row.gpus, row.nodes)
+            where = f"{REFERENCE_NODE_GPUS} GPUs to a node" if row.nodes is None else "on as many nodes as the job had"
+            self._note(f"steps: duration x rate of the model on {reference}, {where}")
         return JobSpec(
             row.id, row.tenant or self._tenant(row), model, row.submit_s, row.gpus, steps,
             row.widths, row.types, row.weight, row.relaxed,
@@ -76,7 +79,7 @@ class Assigner:
         models = tuple(
             model
             for model in profile.models
-            if profile.facts_of(model).memory_gib <= memory and self._rate(model, reference, gpus) > 0
+            if profile.facts_of(model).memory_gib <= memory and self._rate(model, reference, gpus, None) > 0
         )
         if not models:
             raise InputError(
@@ -84,13 +87,12 @@ class Assigner:
             )
         return models
 
-    def _rate(self, model: str, reference: str, gpus: int) -> float:
-        key = (model, reference, gpus)
+    def _rate(self, model: str, reference: str, gpus: int, ran_on_nodes: int | None) -> float:
+        key = (model, reference, gpus, ran_on_nodes)
         rate = self._steps_per_s.get(key)
         if rate is None:
             profile = self._profile()
-            self._note(f"steps: duration x rate of the model on {reference}, {REFERENCE_NODE_GPUS} GPUs to a node")
-            nodes = -(-gpus // REFERENCE_NODE_GPUS)
+            nodes = -(-gpus // REFERENCE_NODE_GPUS) if ran_on_nodes is None else min(ran_on_nodes, gpus)
             samples = profile.samples_per_s(model, reference, gpus, nodes) if gpus > 0 else 0.0
             rate = self._steps_per_s[key] = samples / profile.samples_per_step(model, gpus) if samples else 0.0
         return rate

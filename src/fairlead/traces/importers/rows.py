@@ -14,7 +14,9 @@ from fairlead.traces.files import did_you_mean
 
 
 class Row(NamedTuple):
-    """Work stands in `steps`, in `samples`, or as the time `duration_s` that the job took on `gpus` of type `ran_on`."""
+    """Work stands in `steps`, in `samples`, or as the time `duration_s` that the job took on `gpus` of type `ran_on`
+    over `nodes`.
+    """
 
     id: str
     submit_s: float
@@ -25,6 +27,7 @@ class Row(NamedTuple):
     samples: float | None = None
     duration_s: float | None = None
     ran_on: str | None = None
+    nodes: int | None = None  # that it ran on
     widths: tuple[int, ...] = ()
     types: tuple[str, ...] = ()
     weight: float = 1.0

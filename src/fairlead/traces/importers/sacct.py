@@ -46,6 +46,7 @@ _ENDED = frozenset(
         "TIMEOUT",
     ]
 )
+_NODES = re.compile(r"(?:^|,)node=(\d+)")
 _TRES = re.compile(r"(?:^|,)gres/gpu(?::([^=,]+))?=(\d+)")
 _ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)\Z")
 
@@ -71,6 +72,7 @@ def text_row(line: int, record: Mapping[str, str], options: Options) -> Row | Le
         elapsed_s=_elapsed_s(record),
         had=_gpus(record["AllocTRES"]),
         asked=_gpus(record.get("ReqTRES", "")),
+        nodes=int(found[1]) if (found := _NODES.search(record["AllocTRES"])) else None,
     )
 
 
@@ -94,6 +96,9 @@ def json_row(line: int, record: Any, options: Options) -> Row | LeftOut:
             elapsed_s=_plain(time["elapsed"]),
             had=_json_gpus(tres["allocated"]),
             asked=_json_gpus(tres.get("requested", ())),
+            nodes=next(
+                (int(_plain(entry["count"])) for entry in tres["allocated"] if entry.get("type") == "node"), None
+            ),
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
@@ -110,6 +115,7 @@ def _row(
     elapsed_s: float,
     had: _Gpus,
     asked: _Gpus,
+    nodes: int | None,
 ) -> Row | LeftOut:
     gpus = _total(had)
     if gpus == 0:
@@ -125,6 +131,7 @@ def _row(
         tenant=tenant or None,
         duration_s=elapsed_s,
         ran_on=ran_on[0] if len(ran_on) == 1 else None,
+        nodes=nodes or None,
         types=types,
     )
 
