@@ -62,15 +62,15 @@ TABLE: dict[tuple[Phase, Step], Phase] = {
 
 ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
 
-_NEXT = np.full((len(Phase), len(Step)), -1, dtype=np.int64)
+_NEXT = np.full((len(Step), len(Phase)), -1, dtype=np.int64)
 for (_phase, _step), _after in TABLE.items():
-    _NEXT[_phase, _step] = _after
+    _NEXT[_step, _phase] = _after
 
 
 def advance(phases: IntArray, step: Step) -> IntArray:
     """The phases after `step`, for many jobs at once."""
-    after: IntArray = _NEXT[phases, step]
-    if after.size and after.min() < 0:
+    after: IntArray = _NEXT[step].take(phases)
+    if np.count_nonzero(after < 0):
         bad = Phase(int(phases[int(after.argmin())]))
         raise BrokenInvariantError(f"a job that is {bad.name} cannot take the step {step.name}")
     return after

@@ -73,14 +73,14 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
     """
     jobs, new = grants.jobs, grants.types
     old = view.held_type[jobs]
-    moving = np.flatnonzero((old >= 0) & (old != new) & (view.held_gpus[jobs] == grants.gpus))  # entries
+    moving = ((old >= 0) & (old != new) & (view.held_gpus[jobs] == grants.gpus)).nonzero()[0]  # entries
     if not moving.size:
         return grants
     moving = moving[np.argsort(jobs[moving])]
     jobs, old, new = jobs[moving], old[moving], new[moving]
     restart_s = view.restart_s[jobs]
     kept_s = np.maximum(view.round_s, RESTARTS_WORTH * restart_s)
-    idle = np.flatnonzero(view.rate[jobs, new] * (kept_s - restart_s) <= view.rate[jobs, old] * kept_s)
+    idle = (view.rate[jobs, new] * (kept_s - restart_s) <= view.rate[jobs, old] * kept_s).nonzero()[0]
     if not idle.size:
         return grants
     free: list[int] = left_over(view, grants).tolist()  # t

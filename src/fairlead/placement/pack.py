@@ -24,9 +24,9 @@ def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -
     kept = grants.jobs[stays]
     leaves = view.held_gpus > 0  # j
     leaves[kept] = False
-    leaving: list[int] = np.flatnonzero(leaves).tolist()
-    spread = [] if scatter else _spread(view, kept[~pinned[kept]])
-    if not leaving and not spread and stays.all():
+    leaving: list[int] = leaves.nonzero()[0].tolist()
+    spread = [] if scatter else _spread(view, kept, pinned)
+    if not leaving and not spread and np.count_nonzero(stays) == len(stays):
         return {}
     free: list[int] = view.node_free.tolist()  # n
     changed: dict[int, Spot] = dict.fromkeys(leaving, NOWHERE)
@@ -37,7 +37,7 @@ def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -
 
     def pool(t: int) -> _Pool:
         if t not in pools:
-            pools[t] = _Pool(np.flatnonzero((view.cluster.node_type == t) & view.node_up).tolist(), free)
+            pools[t] = _Pool(((view.cluster.node_type == t) & view.node_up).nonzero()[0].tolist(), free)
         return pools[t]
 
     for count, j, t in _widest_first(grants, ~stays):
@@ -72,16 +72,17 @@ def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:
 
 def _widest_first(grants: Grants, which: BoolArray) -> list[tuple[int, int, int]]:
     """(GPUs, job, type) of these entries; among equally wide ones the earlier job, then the earlier type."""
-    jobs, types, gpus = grants.jobs[which], grants.types[which], grants.gpus[which]
-    entries = zip(gpus.tolist(), jobs.tolist(), types.tolist(), strict=True)
+    at = which.nonzero()[0]
+    entries = zip(grants.gpus[at].tolist(), grants.jobs[at].tolist(), grants.types[at].tolist(), strict=True)
     return sorted(entries, key=lambda entry: (-entry[0], entry[1], entry[2]))
 
 
-def _spread(view: View, kept: IntArray) -> list[int]:
+def _spread(view: View, kept: IntArray, pinned: BoolArray) -> list[int]:
     """Kept jobs that sit on more nodes of their type than they need, in arrival order."""
-    several = kept[(view.held_nodes[kept] > 1) & (view.held_type[kept] >= 0)]
+    several = kept[view.held_nodes[kept] > 1]
     if not several.size:
         return []
+    several = several[(view.held_type[several] >= 0) & ~pinned[several]]
     fewest = -(-view.held_gpus[several] // view.cluster.largest_node[view.held_type[several]])
     spread: list[int] = np.sort(several[view.held_nodes[several] > fewest]).tolist()
     return spread

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Level, Placement, Shares, Spot
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
@@ -46,10 +46,7 @@ def decide(
     Inside a round (`Cause.EVENT`) every running job is pinned, so only free GPUs are handed out, and the deficits do
     not move: they are counted per round.
     """
-    stays_until_s = _stays_until_s(view, rules.min_run_s)  # j
-    pinned = view.held_gpus > 0
-    if cause is Cause.ROUND:
-        pinned &= view.now_s < stays_until_s
+    pinned, pins_until_s = _pinned(view, cause, rules.min_run_s)
     # Grants can be settled beside those who stay; a placement has to know of them.
     seen = replace(view, pinned=pinned) if policy.level is Level.PLACEMENT else view
     allocation, remembered = policy.allocate(seen, memory.policy)
@@ -70,17 +67,25 @@ def decide(
     if cause is Cause.EVENT:
         owed, holds_until_s = memory.owed, view.now_s
     else:  # what a pin has kept from happening may happen once it comes off
-        holds_until_s = min(holds_until_s, float(stays_until_s[pinned].min(initial=math.inf)))
+        holds_until_s = min(holds_until_s, pins_until_s)
     decision = _plan(view, changed, cause, holds_until_s, allocation.answer.solver)
     return decision, Memory(remembered, owed)
 
 
-def _stays_until_s(view: View, min_run_s: float) -> FloatArray:
-    """j  until when a job keeps what it holds: for `min_run_s`, and until it has worked as long as its restart took.
+def _pinned(view: View, cause: Cause, min_run_s: float) -> tuple[BoolArray, float]:
+    """Jobs that must keep what they hold (j), and when the first of them need not any more.
 
-    Otherwise jobs that take turns faster than they restart would never get anywhere.
+    A job keeps it for `min_run_s`, and until it has worked as long as its restart took. Otherwise jobs that take turns
+    faster than they restart would never get anywhere.
     """
-    return np.asarray(view.held_since_s + np.maximum(min_run_s, RESTARTS_WORTH * view.restart_s))
+    pinned = np.zeros(view.jobs, dtype=np.bool_)
+    running = view.held_gpus.nonzero()[0]
+    until_s = view.held_since_s[running] + np.maximum(min_run_s, RESTARTS_WORTH * view.restart_s[running])
+    if cause is Cause.ROUND:
+        stays = view.now_s < until_s
+        running, until_s = running[stays], until_s[stays]
+    pinned[running] = True
+    return pinned, float(until_s.min(initial=math.inf))
 
 
 def _plan(view: View, changed: dict[int, Spot], cause: Cause, holds_until_s: float, solver: str) -> Decision:
@@ -102,7 +107,7 @@ def _plan(view: View, changed: dict[int, Spot], cause: Cause, holds_until_s: flo
 
 
 def _positions(view: View, jobs: list[int]) -> IntArray:
-    return view.job[np.array(jobs, dtype=np.int64)]
+    return view.job[jobs] if jobs else NO_JOBS
 
 
 def _check(view: View, left: list[Spot], start: list[int], spots: tuple[Spot, ...]) -> None:

@@ -19,16 +19,23 @@ _LENGTHS = frozenset({"total", "done"})
 
 def look(state: State, policy: Policy, round_s: float) -> View:
     """Columns are gathered from the state when they are read; after the next fold it is too late for that."""
-    active, now_s, moment = state.active_jobs, state.now_s, state.moment
+    active, fixed, now_s, moment = state.active_jobs, state.fixed, state.now_s, state.moment
     hidden = frozenset() if Knows.LENGTHS in policy.knows else _LENGTHS
 
     def gather(name: str) -> Any:
         if state.moment != moment:
             raise BrokenInvariantError(f"column {name} of a view was first read after its round was over")
+        if name in fixed:
+            return fixed[name]
         if name in hidden:
             return None
-        derive = _DERIVED.get(name)
-        return state.column(_OTHER_NAMES.get(name, name)) if derive is None else derive(state, active, now_s)
+        if name in _DERIVED:
+            return _DERIVED[name](state, active, now_s)
+        values = getattr(state, _OTHER_NAMES.get(name, name)).take(active, axis=0)
+        if name in _FIXED:
+            values.flags.writeable = False
+            fixed[name] = values
+        return values
 
     def rate_at(j: int, type_: int, gpus: int, nodes: int) -> float:
         return state.estimator.at(state.specs[active[j]].model, type_, gpus, nodes)
@@ -37,9 +44,9 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         now_s=now_s,
         round_s=round_s,
         cluster=state.cluster,
-        capacity=state.capacity.copy(),
-        node_up=state.node_up.copy(),
-        node_free=np.where(state.node_up, state.node_free, 0),
+        capacity=state.capacity,
+        node_up=state.node_up,
+        node_free=state.node_free * state.node_up,
         type_speed=state.type_speed,
         tenant_weight=np.array(state.tenant_weight),
         width_sets=state.width_sets,
@@ -50,6 +57,10 @@ def look(state: State, policy: Policy, round_s: float) -> View:
     )
 
 
+# Columns of a job that stay what they are for life: they are gathered once while the same jobs are active.
+_FIXED = frozenset(
+    ("tenant", "model", "kind", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s", "rate")
+)
 _OTHER_NAMES = {"rate": "best_rate", "held_since_s": "since_s"}  # in the state
 # Columns that the state does not hold as they are.
 _DERIVED: dict[str, Callable[[State, IntArray, float], FloatArray | None]] = {

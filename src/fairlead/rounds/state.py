@@ -23,23 +23,6 @@ from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rates.estimator import Estimator
 from fairlead.rates.three_layer import Learns
 
-# Columns of a job that stay what they are for life.
-_FIXED = frozenset(
-    (
-        "tenant",
-        "model",
-        "kind",
-        "arrival_s",
-        "weight",
-        "width",
-        "width_set",
-        "relaxed",
-        "restart_s",
-        "total",
-        "best_rate",
-    )
-)
-
 _COLUMNS: dict[str, tuple[type, float]] = {
     # name: (dtype, value of a job that has just arrived)
     "phase": (np.int64, Phase.WAITING),
@@ -133,12 +116,13 @@ class State:
         self.type_speed = estimator.type_speed()  # t
         self.active = 0  # jobs that arrived and have not ended
         self._active_jobs: IntArray = NO_JOBS  # as of the last look; news wait in the two lists
-        self._fixed: dict[str, Any] = {}  # columns of these jobs
+        self.fixed: dict[str, Any] = {}  # columns of these jobs that never change, as far as they were looked at
         self._news: list[int] = []
         self._gone: list[int] = []
         self.node_up = np.ones(len(cluster.nodes), dtype=np.bool_)
+        self.node_up.flags.writeable = False
         self.node_free = cluster.node_gpus.copy()  # n  GPUs that no job holds, whether the node is up or not
-        self.capacity = cluster.capacity.copy()  # t  GPUs on nodes that are up
+        self.capacity = cluster.capacity  # t  GPUs on nodes that are up
 
         # Integrals over time since the first arrival.
         self.first_arrival_s = math.inf
@@ -166,18 +150,8 @@ class State:
             jobs = np.concatenate((self._active_jobs, np.array(self._news, dtype=np.int64)))
             self._active_jobs = np.delete(jobs, np.searchsorted(jobs, self._gone))
             self._news, self._gone = [], []
-            self._fixed = {}
+            self.fixed = {}
         return self._active_jobs
-
-    def column(self, name: str) -> Any:
-        """Of the active jobs. One that never changes is gathered once while the same jobs are active."""
-        active = self.active_jobs
-        if name not in _FIXED:
-            return getattr(self, name).take(active)
-        if name not in self._fixed:
-            self._fixed[name] = getattr(self, name).take(active, axis=0)
-            self._fixed[name].flags.writeable = False
-        return self._fixed[name]
 
     def someone_could_start(self) -> bool:
         """A job waits and a GPU is free."""
@@ -251,6 +225,8 @@ class State:
         self._news.append(j)
 
     def _decision(self, event: Decision) -> None:
+        if not event.stop.size and not event.start.size:
+            return
         stop, start = set(event.stop.tolist()), set(event.start.tolist())
         for jobs, step in ((stop - start, Step.STOP), (stop & start, Step.MOVE), (start - stop, Step.START)):
             self._step(np.array(sorted(jobs), dtype=np.int64), step)
@@ -326,12 +302,13 @@ class State:
         types: list[int] = []
         totals: list[int] = []
         for j, spot in zip(jobs.tolist(), spots, strict=True):
-            total, kinds = 0, set()
+            total, type_ = 0, self._node_type[spot[0][0]]
             for node, count in spot:
                 self.node_free[node] -= count
                 total += count
-                kinds.add(self._node_type[node])
-            types.append(kinds.pop() if len(kinds) == 1 else MIXED_TYPES)
+                if self._node_type[node] != type_:
+                    type_ = MIXED_TYPES
+            types.append(type_)
             totals.append(total)
             self.spots[j] = spot
             if self.last_spots[j]:
@@ -378,8 +355,10 @@ class State:
         if self.node_up[node] == up:
             raise BrokenInvariantError(f"node {self.cluster.nodes[node]} is {'up' if up else 'down'} already")
         gpus = int(self.cluster.node_gpus[node]) * (1 if up else -1)
+        self.node_up, self.capacity = self.node_up.copy(), self.capacity.copy()  # views show the old ones
         self.node_up[node] = up
         self.capacity[self.cluster.node_type[node]] += gpus
+        self.node_up.flags.writeable = self.capacity.flags.writeable = False
         self._up_gpus += gpus
 
     def _tenant(self, name: str) -> int:
