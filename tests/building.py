@@ -308,4 +308,4 @@ PLUG_INS = (
     Policy("plug-in-placement", "First fit.", "made up", Level.PLACEMENT, _placement),
 )
 # Policies for single tasks do not decide rounds: they have an engine of their own.
-EVERY_POLICY = (*(policy for policy in REGISTRY.values() if policy.level is not Level.TASKS), *PLUG_INS)
+EVERY_POLICY = (*REGISTRY.values(), *PLUG_INS)

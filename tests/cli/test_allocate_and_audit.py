@@ -64,6 +64,16 @@ def test_what_cannot_be_done_ends_with_code_2_and_one_message(
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["audit", "replay"])
+def test_a_binary_file_is_no_journal(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl.gz"
+    path.write_bytes(b"\x1f\x8b\x08\x00\xff\xfe\n\xff")
+    assert fairlead(monkeypatch, verb, str(path)) == 2
+    assert capsys.readouterr().err.startswith(f"fairlead: {path}")
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"gpus": {"k80": NaN}}', "{", "\x00"])
 def test_a_file_that_is_no_instance_is_refused_by_name(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -128,3 +128,8 @@ def check_held_out(results: list[tuple[float, float]]) -> None:
     assert max(error for error, _ in results) < 0.15
     assert 0.72 <= mean(share for _, share in results) <= 0.88
     assert all(0.65 <= share <= 0.95 for _, share in results)  # of about 110 cells each
+
+
+def test_a_profile_with_one_cell_is_completed_by_itself() -> None:
+    profile = Profile("one", (Speed("m", "v100", 1, 1, 1.0, 5.0, "measured here"),))
+    assert complete(profile).estimate("m", "v100").samples_per_s == pytest.approx(5.0)

@@ -83,7 +83,7 @@ def audit(
 
 def _is_journal(path: str) -> bool:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return '"fairlead":"journal/' in file.readline(200)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None

@@ -61,7 +61,7 @@ def show(
     if completed:
         known = {(row["gpu"], row["gpus"], row["nodes"]) for row in rows}
         found = complete(profile)
-        for gpu, gpus, nodes in found.columns:
+        for gpu, gpus, nodes in found.columns if model in found.models else ():
             if (gpu, gpus, nodes) not in known:
                 guess = found.estimate(model, gpu, gpus, nodes)
                 rows.append(

@@ -19,7 +19,6 @@ class Level(StrEnum):
     SHARES = "shares"
     GRANTS = "grants"
     PLACEMENT = "placement"
-    TASKS = "tasks"
 
 
 @dataclass(frozen=True, slots=True)

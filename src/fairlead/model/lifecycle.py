@@ -60,8 +60,6 @@ TABLE: dict[tuple[Phase, Step], Phase] = {
     (Phase.MOVING, Step.REFUSED): Phase.WAITING,
 }
 
-ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
-
 _NEXT = np.full((len(Step), len(Phase)), -1, dtype=np.int64)
 for (_phase, _step), _after in TABLE.items():
     _NEXT[_step, _phase] = _after

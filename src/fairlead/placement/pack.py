@@ -16,8 +16,8 @@ from fairlead.placement.moves import RESTARTS_WORTH, held_types, jobs_that_mix
 def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -> dict[int, Spot]:
     """New spots for the jobs (positions in the view) whose grant differs from what they hold; () = give all back.
 
-    Wide gangs first. A spread job that could now sit on fewer nodes moves there if the next round earns more than the
-    move costs, the cheapest to move first; a pinned one, whose grant is what it holds, stays.
+    Wide gangs first. A spread job that could now sit on fewer nodes moves there if that earns more than it costs
+    while the job is sure to stay, the cheapest to move first; a pinned one, whose grant is what it holds, stays.
     """
     mixing = jobs_that_mix(grants)
     stays = _stays(view, grants, mixing)  # entries

@@ -111,7 +111,7 @@ class Claims:
 
 
 def _move_up(view: View, grants: Grants, pinned: BoolArray) -> Grants:
-    """Jobs that hold a slower type than an idle one with room, the largest gain first, are given the idle one."""
+    """Jobs granted a slower type than an idle one with room, the largest gain first, are given the idle one."""
     idle = left_over(view, grants)  # t
     if not np.count_nonzero(idle):
         return grants

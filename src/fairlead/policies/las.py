@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.model.allocation import Answer, Grants
+from fairlead.model.errors import InputError
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
 
@@ -17,6 +18,8 @@ def las(view: View, memory: None, *, queues_gpu_s: tuple[float, ...] = (3600.0, 
     all jobs: the policy does not ask which model gains most.
     """
     bounds = np.array(queues_gpu_s)
+    if (np.diff(bounds, prepend=0.0) <= 0).any():
+        raise InputError(f"queues_gpu_s is {queues_gpu_s}; wanted GPU-seconds above 0 that ascend, such as 3600,36000")
     queue = np.searchsorted(bounds, view.attained_gpu_s, side="right").astype(np.int16)  # j
     order = np.argsort(queue, kind="stable")  # jobs are in order of arrival already
     liking = np.where(view.rate > 0, view.type_speed, 0.0)  # j,t

@@ -206,7 +206,8 @@ class _Group:
 
     def sums(self, values: FloatArray) -> FloatArray:
         out = np.zeros((self.count, values.shape[1]))
-        out[self.present] = np.add.reduceat(values[self.order], self.starts, axis=0)
+        if len(self.starts):
+            out[self.present] = np.add.reduceat(values[self.order], self.starts, axis=0)
         return out
 
 
@@ -219,7 +220,7 @@ def _group(of: IntArray, count: int) -> _Group:
 def _grouped_ridge(group: _Group, x: FloatArray, y: FloatArray, penalty: tuple[float, float]) -> FloatArray:
     """g,f  least squares of y on x in each group by itself; the first feature has a penalty of its own."""
     features = x.shape[1]
-    gram = group.sums((x[:, :, None] * x[:, None, :]).reshape(len(y), -1)).reshape(-1, features, features)
+    gram = group.sums((x[:, :, None] * x[:, None, :]).reshape(len(y), features**2)).reshape(-1, features, features)
     gram += np.diag([penalty[0]] + [penalty[1]] * (features - 1))
     return np.asarray(np.linalg.solve(gram, group.sums(x * y[:, None])[:, :, None])[:, :, 0])
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
+from fairlead.model.jobs import JobSpec
 from fairlead.rates.profile import Profile
 
 
@@ -25,6 +26,23 @@ class Estimator(Protocol):
     def samples_per_step(self, model: str, gpus: int) -> float: ...
 
     def restart_s(self, model: str) -> float: ...
+
+
+def allowed_types(spec: JobSpec, cluster: Cluster) -> list[int]:
+    """Positions of the types that the job's owner allows, by the name of the GPU or of the type."""
+    pairs = enumerate(zip(cluster.gpu, cluster.types, strict=True))
+    return [t for t, (gpu, label) in pairs if not spec.types or gpu in spec.types or label in spec.types]
+
+
+def allowed_rates(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> FloatArray:
+    """t  samples/s at the reference width on the fewest nodes, 0 where the job may not or cannot run."""
+    rates = estimator.best(spec.model, spec.gpus)
+    if not spec.types:
+        return rates
+    allowed = np.zeros_like(rates)
+    types = allowed_types(spec, cluster)
+    allowed[types] = rates[types]
+    return allowed
 
 
 class TableEstimator:

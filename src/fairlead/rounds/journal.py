@@ -70,7 +70,7 @@ class NoJournal:
 
 
 class JournalWriter:
-    """Appends to an open text file; `close` it, or use it as a context."""
+    """Appends to an open text file, which the caller closes."""
 
     def __init__(self, file: IO[str], header: Header) -> None:
         self._file = file
@@ -124,13 +124,13 @@ class JournalReader:
     path: Path
 
     def header(self) -> Header:
-        with self.path.open(encoding="utf-8") as file:
+        with self.path.open(encoding="utf-8", errors="replace") as file:
             return self._parse(1, file.readline(), _header_from_json)
 
     def records(self) -> Iterator[Record]:
         header = self.header()
         reader = _RecordReader(header.cluster)
-        with self.path.open(encoding="utf-8") as file:
+        with self.path.open(encoding="utf-8", errors="replace") as file:
             next(file)
             for number, line in enumerate(file, start=2):
                 if not line.endswith("\n"):
@@ -140,7 +140,9 @@ class JournalReader:
     def _parse(self, number: int, line: str, build: Callable[[dict[str, Any]], _T]) -> _T:
         try:
             return build(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except InputError as error:
+            raise error.at(str(self.path), number) from None
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             what = f"{type(error).__name__}: {error}"
             raise InputError(
                 f"not a journal record ({what}); is this a file that --journal wrote?", path=str(self.path), line=number

@@ -20,7 +20,7 @@ from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase, Step, advance
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
-from fairlead.rates.estimator import Estimator
+from fairlead.rates.estimator import Estimator, allowed_rates
 from fairlead.rates.three_layer import Learns
 
 _COLUMNS: dict[str, tuple[type, float]] = {
@@ -311,7 +311,7 @@ class State:
             types.append(type_)
             totals.append(total)
             self.spots[j] = spot
-            if self.last_spots[j]:
+            if not math.isnan(self.first_start_s[j]):  # what was refused before it ever ran restores nothing
                 self.restarts[j] += 1
                 self.migrations[j] += spot != self.last_spots[j]
             self.last_spots[j] = spot
@@ -392,12 +392,3 @@ _FOLD: dict[type, Callable[[State, Any], None]] = {
     ev.NodeDown: State._node_down,
     ev.NodeUp: State._node_up,
 }
-
-
-def allowed_rates(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> FloatArray:
-    """t  samples/s at the reference width on the fewest nodes, 0 where the job may not or cannot run."""
-    rates = estimator.best(spec.model, spec.gpus)
-    if not spec.types:
-        return rates
-    allowed = [gpu in spec.types or label in spec.types for gpu, label in zip(cluster.gpu, cluster.types, strict=True)]
-    return np.where(allowed, rates, 0.0)

@@ -1,4 +1,4 @@
-"""Node failures and repairs, each node on its own random clock."""
+"""Node failures and repairs, at exponential times."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ImpossibleError, InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.policies.policy import Policy
-from fairlead.rates.estimator import Estimator, TableEstimator
+from fairlead.rates.estimator import Estimator, TableEstimator, allowed_rates, allowed_types
 from fairlead.rates.profile import Profile
 from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalWriter, NoJournal
 from fairlead.rounds.loop import Run, Settings, run
-from fairlead.rounds.state import State, allowed_rates
+from fairlead.rounds.state import State
 from fairlead.sim.engine import SimEngine
 from fairlead.sim.truth import Truth, World
 from fairlead.traces.formats import Trace
@@ -117,9 +117,7 @@ def impossible(setup: Setup) -> dict[str, str]:
 
 def _why(job: JobSpec, setup: Setup) -> str:
     cluster, profile = setup.cluster, setup.profile
-    allowed = [
-        t for t, gpu in enumerate(cluster.gpu) if not job.types or gpu in job.types or cluster.types[t] in job.types
-    ]
+    allowed = allowed_types(job, cluster)
     if not allowed:
         have = ", ".join(cluster.types)
         return f"it allows only {', '.join(job.types)}, the cluster has {have} (--alias {job.types[0]}=... reads it as another)"
