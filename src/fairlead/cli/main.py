@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
 
 from fairlead.cli import cluster, demo, fairness, policies, rates, replay, reproduce, simulate, trace, version
 from fairlead.model.errors import FairleadError
+
+# Our matrices are small. A pool of threads for them would spin through 0.05 s of CPU time whenever numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 app = typer.Typer(
     name="fairlead",

@@ -24,7 +24,17 @@ def _statistic(values: FloatArray, name: str) -> Statistic:
         return float(getattr(values, name)())
     if name == "total":
         return float(values.sum())
-    return float(np.percentile(values, float(name.removeprefix("p"))))
+    return _percentile(values, float(name.removeprefix("p")))
+
+
+def _percentile(values: FloatArray, percent: float) -> float:
+    """On the line between the two nearest values, as np.percentile has it; that one imports masked arrays, 0.01 s."""
+    place = percent / 100 * (len(values) - 1)
+    low, part = int(place), place - int(place)
+    high = min(low + 1, len(values) - 1)
+    ranked = np.partition(values, (low, high))
+    a, b = float(ranked[low]), float(ranked[high])
+    return a + (b - a) * part if part < 0.5 else b - (b - a) * (1 - part)
 
 
 def share_at_most(values: FloatArray, bound: float) -> Statistic:

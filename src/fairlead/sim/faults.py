@@ -22,9 +22,11 @@ class Faults:
 
     def __init__(self, nodes: int, mtbf_s: float, repair_s: float, seed: int) -> None:
         self._mtbf_s, self._repair_s = mtbf_s, repair_s
-        self._random = stream(seed, "faults")
-        first = self._random.exponential(mtbf_s, nodes).tolist() if mtbf_s > 0 else []
-        self._turns = [_Turn(time_s, node, up=False) for node, time_s in enumerate(first)]
+        self._turns: list[_Turn] = []
+        if mtbf_s > 0:
+            self._random = stream(seed, "faults")
+            first = self._random.exponential(mtbf_s, nodes).tolist()
+            self._turns = [_Turn(time_s, node, up=False) for node, time_s in enumerate(first)]
         heapq.heapify(self._turns)
 
     @property

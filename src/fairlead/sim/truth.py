@@ -42,9 +42,8 @@ class Truth:
         self.cluster = cluster
         self.world = world
         self._rates = rates
-        low, high = world.server_factor
         self._node_type: list[int] = cluster.node_type.tolist()
-        self._factor: list[float] = stream(world.seed, "server factors").uniform(low, high, len(cluster.nodes)).tolist()
+        self._factor = _factors(world, len(cluster.nodes))  # n
         self.total = [_samples(spec, rates) for spec in jobs]  # j  samples
         self.restart_s = [rates.restart_s(spec.model) for spec in jobs]  # j
 
@@ -69,6 +68,14 @@ class Truth:
             spec if spec.steps is None else replace(spec, steps=spec.steps * factor)
             for spec, factor in zip(self.jobs, factors, strict=True)
         ]
+
+
+def _factors(world: World, nodes: int) -> list[float]:
+    low, high = world.server_factor
+    if low == high:
+        return [low] * nodes
+    factors: list[float] = stream(world.seed, "server factors").uniform(low, high, nodes).tolist()
+    return factors
 
 
 def _samples(spec: JobSpec, rates: Estimator) -> float:
