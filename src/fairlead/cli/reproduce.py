@@ -13,8 +13,8 @@ OEF_NOTES = """\
 Paper (Middleware 2024): up to 32 % more throughput and 17-19 % shorter JCT than heterogeneity-aware baselines.
 The paper does not name its denominators; here each baseline stands alone and gets the same rounding and packing. Static
 shares cannot give 32 % with measured 3070/3080/3090 speeds: even without any fairness the total is about 41 % above equal
-shares. The largest gains are over max-min whose gangs ignore nodes; over Gavel and Gandiva_fair with the same packing the
-gain of throughput is within the spread over seeds. docs/reproduction.md discusses each line."""
+shares. The largest gains are over max-min whose gangs ignore nodes; over Gavel and Gandiva_fair with the same packing
+throughput gains about one per cent. docs/reproduction.md discusses each line."""
 
 HARE_NOTES = """\
 Papers (HPDC 2022, TCC 2024): about 2x over AlloX offline, about 2.94x online over a baseline that is not named. Ratios are of
