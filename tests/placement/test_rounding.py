@@ -88,6 +88,17 @@ def test_a_share_within_solver_tolerance_of_a_whole_number_is_that_number() -> N
     assert exact
 
 
+def test_whole_shares_stand_whatever_is_owed_from_before() -> None:
+    """The next round would find the same shares and the same deficits: there is nothing to decide again."""
+    before = Deficits(np.arange(2), np.array([[0.5], [-0.5]]))
+
+    gpus, owed, exact = rounded(Scene([job("a"), job("b")], "v100:2", EVEN), shares_of([[1], [1]]), before)
+
+    assert gpus == [[1], [1]]
+    assert owed.gpus.tolist() == [[0.5], [-0.5]]
+    assert exact
+
+
 def test_halves_take_turns_and_what_was_not_given_is_owed() -> None:
     gpus, owed, exact = rounded(Scene([job("a"), job("b")], "v100:1", EVEN), shares_of([[0.5], [0.5]]))
 

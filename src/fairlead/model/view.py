@@ -53,6 +53,7 @@ class View:
 
     tenant = Column[IntArray]()  # j
     kind = Column[IntArray]()  # j  jobs with the same tenant, model, width and allowed types are of one kind, for life
+    alike = Column[IntArray]()  # j  jobs with the same number have equal rates, width and weight
     model = Column[IntArray]()  # j
     arrival_s = Column[FloatArray]()  # j
     weight = Column[FloatArray]()  # j

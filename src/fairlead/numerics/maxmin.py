@@ -47,8 +47,9 @@ class MaxMinSolver:
             Model(_empty(types, cost=-1.0), duals=False),
             Model(_empty(types, cost=0.0), duals=False),
         )
-        # What the programs hold now: coefficients of the level by group, upper bounds by row, costs by column.
-        self._need, self._high, self._cost = np.zeros(0), np.zeros(types), np.zeros(1)
+        # What the programs hold now: GPUs by type, by group its coefficient of the level and its GPUs, costs by column.
+        self._capacity = np.zeros(types)
+        self._need, self._most, self._cost = np.zeros(0), np.zeros(0), np.zeros(1)
 
     def solve(
         self,
@@ -66,14 +67,11 @@ class MaxMinSolver:
             return MaxMin(np.zeros(rate.shape), 0.0)
         strength, n = strength[alive], count[alive]
         groups = self._find_all(rate[alive] / top[alive, None], width[alive])
-        high = np.full(self._types + 2 * self.size, np.inf)  # by row: capacity by type, then level and width by group
-        high[: self._types] = capacity
-        high[self._types + 1 :: 2] = 0.0
-        high[self._types + 1 + 2 * groups] = n * width[alive]
-        self._set_high(high)
-        need, value = np.zeros(self.size), np.zeros(self.size)  # by group
+        most, need, value = np.zeros((3, self.size))  # by group
+        most[groups] = n * width[alive]
         need[groups] = n / strength  # worth that all jobs of the group need for a level of 1
         value[groups] = strength
+        self._set_gpus(np.asarray(capacity, dtype=np.float64), most)
         level = self._raise_level(need)
         if level is None:
             return None
@@ -89,15 +87,14 @@ class MaxMinSolver:
         """Groups that it has ever seen."""
         return len(self._group)
 
-    def _set_high(self, high: FloatArray) -> None:
-        """Upper bounds are the same in both programs, and few change from one solve to the next."""
-        rows = (high != self._high).nonzero()[0]
-        if not rows.size:
-            return
-        low = np.where((rows >= self._types) & ((rows - self._types) % 2 == 0), 0.0, -np.inf)
-        for model in (self._level, self._total):
-            model.set_row_bounds(rows, low, high[rows])
-        self._high = high
+    def _set_gpus(self, capacity: FloatArray, most: FloatArray) -> None:
+        """The same in both programs, and few change from one solve to the next."""
+        types, groups = (capacity != self._capacity).nonzero()[0], (most != self._most).nonzero()[0]
+        rows = [*types.tolist(), *(self._types + 2 * groups + 1).tolist()]
+        for row, gpus in zip(rows, [*capacity[types].tolist(), *most[groups].tolist()], strict=True):
+            self._level.set_row_bound(row, -np.inf, gpus)
+            self._total.set_row_bound(row, -np.inf, gpus)
+        self._capacity, self._most = capacity, most
 
     def _raise_level(self, need: FloatArray) -> float | None:
         for group in (need != self._need).nonzero()[0].tolist():
@@ -142,7 +139,9 @@ class MaxMinSolver:
         values = np.column_stack((np.ones(cells), relative[types], np.ones(cells)))
         none = np.zeros(0, dtype=np.int64)
         for model in (self._level, self._total):
-            model.add_rows(np.zeros(2), np.zeros(2), np.zeros(3, dtype=np.int64), none, np.zeros(0))
+            model.add_rows(
+                np.array((0, -np.inf)), np.array((np.inf, 0)), np.zeros(3, dtype=np.int64), none, np.zeros(0)
+            )
             model.add_columns(
                 np.zeros(cells),
                 np.zeros(cells),
@@ -158,8 +157,7 @@ class MaxMinSolver:
         self._column_of = np.vstack((self._column_of, column_of))
         self._worth = np.concatenate((self._worth, worth))
         self._group_of = np.concatenate((self._group_of, np.full(cells, group)))
-        self._need = np.append(self._need, 0.0)
-        self._high = np.append(self._high, (0.0, 0.0))
+        self._need, self._most = np.append(self._need, 0.0), np.append(self._most, 0.0)
         self._cost = np.append(self._cost, np.zeros(cells))
         return group
 

@@ -198,6 +198,12 @@ class Model:
         self._row_low[rows], self._row_high[rows] = low, high
         self._call("changeRowsBounds", len(rows), _int32(rows), low, high)
 
+    def set_row_bound(self, row: int, low: float, high: float) -> None:
+        if not low <= high:  # true for NaN too
+            raise BrokenInvariantError(f"bounds {low}..{high} of row {row} are not in order")
+        self._row_low[row], self._row_high[row] = low, high
+        self._call("changeRowBounds", row, low, high)
+
     def set_coefficient(self, row: int, column: int, value: float) -> None:
         if not math.isfinite(value):
             raise BrokenInvariantError(f"coefficient ({row}, {column}) is {value}")

@@ -34,12 +34,12 @@ def _fill(
     chunk: IntArray, width: IntArray, liking: FloatArray, left: list[int], jobs: list[int], types: list[int]
 ) -> None:
     liked = liking[chunk]
-    best_first = np.argsort(-liked, axis=1, kind="stable")
-    best_first[np.take_along_axis(liked, best_first, axis=1) <= 0] = -1
+    best_first = (-liked).argsort(axis=1, kind="stable")
     unused = sum(left)
-    for j, w, ranked in zip(chunk.tolist(), width[chunk].tolist(), best_first.tolist(), strict=True):
+    rows = zip(chunk.tolist(), width[chunk].tolist(), best_first.tolist(), liked.tolist(), strict=True)
+    for j, w, ranked, likes in rows:
         for t in ranked:
-            if t < 0:
+            if likes[t] <= 0:
                 break
             if left[t] >= w:
                 left[t] -= w

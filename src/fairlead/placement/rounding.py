@@ -46,7 +46,8 @@ NOTHING_OWED = Deficits(np.empty(0, dtype=np.int64), np.empty((0, 0)))
 
 
 def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) -> tuple[Grants, Deficits, bool]:
-    """Grants of whole gangs, the new deficits, and whether the shares were met exactly.
+    """Grants of whole gangs, the new deficits, and whether the shares were met exactly: then the next round, with the
+    same deficits, would grant the same.
 
     credit = share + deficit. The gang that is owed the largest part of itself (credit / width) goes first, where a job
     that sits there already counts `STAY` more; inside an owner the job with the least attained service. GPUs that
@@ -75,8 +76,8 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     granted = _by_owner(shares, grants)
     owing = np.minimum(np.maximum(credit - granted, -claims.most), claims.most)
     owing[np.abs(owing) < WHOLE] = 0.0
-    exact = not np.count_nonzero(owing) and bool((np.abs(granted - shares.gpus) < WHOLE).all())
-    return _move_up(view, grants, pinned), Deficits(shares.owner_key, owing, claims), exact
+    exact = not np.count_nonzero(np.abs(granted - shares.gpus) >= WHOLE)
+    return _move_up(view, grants, pinned, claims.fastest), Deficits(shares.owner_key, owing, claims), exact
 
 
 def charge(owed: Deficits, shares: Shares, more: Grants) -> Deficits:
@@ -92,6 +93,7 @@ class Claims:
     job: IntArray  # j  of the view
     one_each: bool  # every owner is one job, in the same order
     most: FloatArray  # o,1  GPU-rounds that may be owed
+    fastest: FloatArray  # j  rate on the best type
     # Cells (owner, type) with a share on which the job runs, if every owner is one job.
     cells: IntArray  # c  in the table of shares, row by row
     types: IntArray  # c
@@ -107,30 +109,34 @@ class Claims:
         jobs, types = np.divmod(cells, shares.gpus.shape[1])
         width = view.width[jobs]
         rows = list(zip(jobs.tolist(), types.tolist(), width.tolist(), strict=True))
-        return cls(shares, view.job, one_each, most, cells, types, jobs, width, rows)
+        return cls(
+            shares, view.job, one_each, most, view.rate.max(axis=1, initial=0.0), cells, types, jobs, width, rows
+        )
 
 
-def _move_up(view: View, grants: Grants, pinned: BoolArray) -> Grants:
+def _move_up(view: View, grants: Grants, pinned: BoolArray, fastest: FloatArray) -> Grants:
     """Jobs granted a slower type than an idle one with room, the largest gain first, are given the idle one."""
     idle = left_over(view, grants)  # t
     if not np.count_nonzero(idle):
         return grants
-    rate = view.rate[grants.jobs]  # entries,t
-    now = rate[np.arange(len(rate)), grants.types]
-    faster = (rate > now[:, None]) & (grants.gpus[:, None] <= idle)
-    better = (faster.any(axis=1) & ~pinned[grants.jobs]).nonzero()[0]
+    slow = ((view.rate[grants.jobs, grants.types] < fastest[grants.jobs]) & ~pinned[grants.jobs]).nonzero()[0]
+    if not slow.size:
+        return grants
+    jobs, types = grants.jobs[slow], grants.types[slow]
+    rate, now = view.rate[jobs], view.rate[jobs, types]  # entries,t  entries
+    gain = np.where(grants.gpus[slow, None] <= idle, rate, 0.0).max(axis=1) / np.maximum(now, 1e-300)
+    better = (gain > 1.0).nonzero()[0]
     if not better.size:
         return grants
-    types = grants.types.copy()
-    gain = np.where(faster, rate, 0.0).max(axis=1) / np.maximum(now, 1e-300)
-    for entry in better[np.lexsort((grants.jobs[better], -gain[better]))].tolist():
-        width, old = grants.gpus[entry], types[entry]
-        there = int(np.where(idle >= width, rate[entry], 0.0).argmax())
-        if idle[there] >= width and rate[entry, there] > rate[entry, old]:
-            types[entry] = there
+    moved = grants.types.copy()
+    for place in better[np.lexsort((jobs[better], -gain[better]))].tolist():
+        width, old = grants.gpus[slow[place]], types[place]
+        there = int(np.where(idle >= width, rate[place], 0.0).argmax())
+        if idle[there] >= width and rate[place, there] > now[place]:
+            moved[slow[place]] = there
             idle[old] += width
             idle[there] -= width
-    return replace(grants, types=types)
+    return replace(grants, types=moved)
 
 
 def _one_each(shares: Shares) -> bool:

@@ -82,12 +82,11 @@ def divide_max_min(speedup: FloatArray, capacity: FloatArray, weight: FloatArray
 
 def _group(view: View) -> tuple[IntArray, IntArray, IntArray]:
     """Group of each job (j), first job of each group (g), jobs in each group (g); in order of first appearance."""
-    table = np.column_stack((view.rate, view.width, view.weight))
-    rows, size = table.tobytes(), table.shape[1] * table.itemsize
-    seen: dict[bytes, int] = {}
-    groups = [seen.setdefault(rows[i : i + size], len(seen)) for i in range(0, len(rows), size)]
-    group_of = np.array(groups, dtype=np.int64)
-    count = np.bincount(group_of, minlength=len(seen))
-    first = np.empty(len(seen), dtype=np.int64)
-    first[group_of[::-1]] = np.arange(len(groups) - 1, -1, -1)
-    return group_of, first, count
+    count = np.bincount(view.alike)
+    first = np.empty(len(count), dtype=np.int64)
+    first[view.alike[::-1]] = np.arange(view.jobs - 1, -1, -1)  # the earliest job is written last
+    numbers = count.nonzero()[0]
+    numbers = numbers[first[numbers].argsort()]  # g
+    group = np.empty(len(count), dtype=np.int64)
+    group[numbers] = np.arange(len(numbers))
+    return group[view.alike], first[numbers], count[numbers]

@@ -79,6 +79,8 @@ def _pinned(view: View, cause: Cause, min_run_s: float) -> tuple[BoolArray, floa
     faster than they restart would never get anywhere.
     """
     pinned = np.zeros(view.jobs, dtype=np.bool_)
+    if cause is Cause.ROUND and not min_run_s and not np.count_nonzero(view.restart_s):
+        return pinned, math.inf
     running = view.held_gpus.nonzero()[0]
     until_s = view.held_since_s[running] + np.maximum(min_run_s, RESTARTS_WORTH * view.restart_s[running])
     if cause is Cause.ROUND:

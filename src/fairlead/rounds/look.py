@@ -59,7 +59,7 @@ def look(state: State, policy: Policy, round_s: float) -> View:
 
 # Columns of a job that stay what they are for life: they are gathered once while the same jobs are active.
 _FIXED = frozenset(
-    ("tenant", "model", "kind", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s", "rate")
+    ("tenant", "model", "kind", "alike", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s", "rate")
 )
 _OTHER_NAMES = {"rate": "best_rate", "held_since_s": "since_s"}  # in the state
 # Columns that the state does not hold as they are.

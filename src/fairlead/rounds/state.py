@@ -29,6 +29,7 @@ _COLUMNS: dict[str, tuple[type, float]] = {
     "tenant": (np.int64, 0),
     "model": (np.int64, 0),
     "kind": (np.int64, 0),
+    "alike": (np.int64, 0),
     "arrival_s": (np.float64, 0),
     "width": (np.int64, 0),
     "width_set": (np.int64, 0),
@@ -65,6 +66,7 @@ class State:
     tenant: IntArray
     model: IntArray
     kind: IntArray
+    alike: IntArray
     arrival_s: FloatArray
     width: IntArray
     width_set: IntArray
@@ -104,6 +106,7 @@ class State:
         self.tenants: dict[str, int] = {}
         self.models: dict[str, int] = {}
         self.kinds: dict[tuple[str, str, int, tuple[str, ...]], int] = {}
+        self._alike: dict[tuple[bytes, int, float], int] = {}
         self.tenant_weight: list[float] = []
         self._given_weight = dict(tenant_weight or {})
         self.best_rate = np.zeros((0, len(cluster.types)))  # j,t  samples/s at the reference width
@@ -218,7 +221,8 @@ class State:
         if spec.steps is not None:
             self.total[j] = spec.steps * self.estimator.samples_per_step(spec.model, spec.gpus)
         self.restart_s[j] = self.estimator.restart_s(spec.model)
-        self.best_rate[j] = allowed_rates(spec, self.cluster, self.estimator)
+        rates = self.best_rate[j] = allowed_rates(spec, self.cluster, self.estimator)
+        self.alike[j] = self._alike.setdefault((rates.tobytes(), spec.gpus, spec.weight), len(self._alike))
         self.crowd_in[j] = self.crowd_s
         self.first_arrival_s = min(self.first_arrival_s, event.time_s)
         self.active += 1
