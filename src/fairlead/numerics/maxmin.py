@@ -15,6 +15,8 @@ from fairlead.numerics.solve import Limit, LinearProgram, Model, Optimal
 SLACK = 1e-7
 # Ties between equally good answers are broken by preferences this small, so that there is one answer.
 TIE = 1e-5
+SHARE_GRID = 9  # decimals of a share: below is noise, in which a warm and a cold start differ
+NEAR = 10 * TIE  # rates this close together (relative) leave the choice to the program
 GOLDEN = 0.6180339887498949  # steps of it never meet
 ITERATIONS = Limit(iterations=100_000)
 _Z = 0  # the column of the level
@@ -65,6 +67,10 @@ class MaxMinSolver:
         alive = strength.argsort(kind="stable")[np.count_nonzero(top <= 0) :]
         if not alive.size:
             return MaxMin(np.zeros(rate.shape), 0.0)
+        best = rate > (1 - NEAR) * top[:, None]  # g,t
+        if np.count_nonzero(best) == len(alive) and ((count * width) @ best <= capacity).all():
+            # One type is clearly best for each group, and there is room for all of them: nobody competes.
+            return MaxMin(best * width[:, None].astype(np.float64), float((strength * width)[alive].min()))
         strength, n = strength[alive], count[alive]
         groups = self._find_all(rate[alive] / top[alive, None], width[alive])
         most, need, value = np.zeros((3, self.size))  # by group
@@ -79,7 +85,7 @@ class MaxMinSolver:
         if worth is None:
             return None
         shares = np.zeros(rate.shape)
-        shares[alive] = worth[self._column_of[groups]] / n[:, None]
+        shares[alive] = np.round(worth[self._column_of[groups]] / n[:, None], SHARE_GRID)
         return MaxMin(shares, level)
 
     @property
