@@ -10,7 +10,18 @@ import pytest
 from building import Scene, job, start, stop
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
-from fairlead.model.events import Finished, Lost, NodeDown, NodeUp, Progress, Started
+from fairlead.model.events import (
+    Cancelled,
+    Finished,
+    Held,
+    Lost,
+    NodeDown,
+    NodeUp,
+    Progress,
+    Released,
+    Started,
+    TenantSet,
+)
 from fairlead.policies import REGISTRY
 from fairlead.rounds.look import look
 
@@ -123,3 +134,55 @@ def test_rates_are_zero_on_types_that_a_job_does_not_allow() -> None:
     view = Scene([job("a", types=("k80",)), job("b", types=("v100-32gib",))], "v100:4,k80:4").view()
 
     assert view.rate.tolist() == [[0.0, 1.0], [0.0, 0.0]]
+
+
+def test_a_held_job_is_out_of_sight_until_it_is_released() -> None:
+    state = Scene([job("a"), job("b")]).state()
+    start(state, "a", ((0, 1),), 10.0)
+
+    state.fold(Held(20.0, ONE, np.array([5.0])))
+    assert state.active_jobs.tolist() == [1]
+    assert state.node_free.tolist() == [4]
+    assert state.done_at(ONE, 30.0).tolist() == [5.0]
+
+    state.fold(Released(40.0, ONE))
+    assert state.active_jobs.tolist() == [0, 1]
+    assert state.active == 2
+
+
+def test_a_job_that_is_released_before_anybody_looked_is_there_once() -> None:
+    state = Scene([job("a"), job("b")]).state()
+    assert state.active_jobs.tolist() == [0, 1]
+
+    state.fold(Held(20.0, ONE, np.array([0.0])))
+    state.fold(Released(20.0, ONE))
+
+    assert state.active_jobs.tolist() == [0, 1]
+
+
+def test_time_on_hold_is_not_counted_against_fairness() -> None:
+    state = Scene([job("a"), job("b")]).state()
+    state.fold(Held(10.0, ONE, np.array([0.0])))
+    state.fold(Released(110.0, ONE))
+    start(state, "a", ((0, 1),), 110.0)
+    state.fold(Finished(120.0, ONE, np.array([10.0])))
+
+    assert state.crowd_out[0] - state.crowd_in[0] == 2 * 10 + 2 * 10  # two jobs, 10 s before and 10 s after
+
+
+def test_a_held_job_can_be_cancelled() -> None:
+    state = Scene([job("a"), job("b")]).state()
+    state.fold(Held(10.0, ONE, np.array([0.0])))
+
+    state.fold(Cancelled(20.0, ONE))
+
+    assert state.active_jobs.tolist() == [1]
+    assert state.end_s[0] == 20.0
+
+
+def test_a_tenant_gets_its_new_weight() -> None:
+    state = Scene([job("a")]).state()
+
+    state.fold(TenantSet(1.0, "t", 3.0))
+
+    assert look(state, REGISTRY["fifo"], 360.0).tenant_weight.tolist() == [3.0]

@@ -6,10 +6,13 @@ Progress between two reports is a straight line: `samples` done at `time_s`, the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.jobs import JobSpec
+from fairlead.model.quotas import Quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,23 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
+    """Their owners gave these jobs up; whatever they held is free."""
+
+    time_s: float
+    jobs: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """These jobs leave the queue until they are released, with `samples` safely kept; whatever they held is free."""
+
+    time_s: float
+    jobs: IntArray
+    samples: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
     time_s: float
     jobs: IntArray
 
@@ -97,4 +117,39 @@ class NodeUp:
     node: int
 
 
-Event = Arrived | Started | Progress | Stopped | Finished | Failed | Lost | Refused | Cancelled | NodeDown | NodeUp
+@dataclass(frozen=True, slots=True)
+class TenantSet:
+    """From now on the tenant has this weight, and these limits in place of all it had before."""
+
+    time_s: float
+    tenant: str
+    weight: float
+    quotas: tuple[Quota, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """From now on this policy decides. The state does not care; a replay does."""
+
+    time_s: float
+    policy: str
+    parameters: Mapping[str, Any]
+
+
+Event = (
+    Arrived
+    | Started
+    | Progress
+    | Stopped
+    | Finished
+    | Failed
+    | Lost
+    | Refused
+    | Cancelled
+    | Held
+    | Released
+    | NodeDown
+    | NodeUp
+    | TenantSet
+    | PolicySet
+)

@@ -19,6 +19,7 @@ class Phase(IntEnum):
     FINISHED = 5
     FAILED = 6
     CANCELLED = 7
+    HELD = 8  # out of the queue until its owner releases it
 
 
 class Step(IntEnum):
@@ -32,7 +33,11 @@ class Step(IntEnum):
     LOST = 7  # its node died or it cannot be seen any more; it waits again
     REFUSED = 8
     CANCEL = 9
+    HOLD = 10
+    RELEASE = 11
 
+
+HAS_GPUS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.MOVING)
 
 TABLE: dict[tuple[Phase, Step], Phase] = {
     (Phase.WAITING, Step.START): Phase.STARTING,
@@ -58,6 +63,11 @@ TABLE: dict[tuple[Phase, Step], Phase] = {
     (Phase.MOVING, Step.FAILED): Phase.FAILED,
     (Phase.MOVING, Step.LOST): Phase.WAITING,
     (Phase.MOVING, Step.REFUSED): Phase.WAITING,
+    (Phase.HELD, Step.RELEASE): Phase.WAITING,
+    (Phase.HELD, Step.CANCEL): Phase.CANCELLED,
+    # A job that has GPUs is held or cancelled once the engine has them back.
+    **{(phase, Step.HOLD): Phase.HELD for phase in (Phase.WAITING, *HAS_GPUS)},
+    **{(phase, Step.CANCEL): Phase.CANCELLED for phase in HAS_GPUS},
 }
 
 _NEXT = np.full((len(Step), len(Phase)), -1, dtype=np.int64)

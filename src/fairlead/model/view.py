@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
+from fairlead.model.quotas import Quotas
 
 # rate_at(position in the view, type, GPUs, nodes) -> samples per second if the job ran like that
 RateAt = Callable[[int, int, int, int], float]
@@ -49,6 +50,7 @@ class View:
     spots: Mapping[int, Spot]  # j -> where it is now, for jobs that hold GPUs
     rate_at: RateAt
     gather: Callable[[str], Any]  # name of a column -> its values; valid until the round is over
+    quotas: Quotas | None = None  # None = nobody has a limit
     pinned: BoolArray | None = None  # j  jobs that keep what they hold, told to policies that place
 
     tenant = Column[IntArray]()  # j

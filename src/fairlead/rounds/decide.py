@@ -15,6 +15,7 @@ from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
 from fairlead.placement.moves import RESTARTS_WORTH, drop_idle_moves, fill_gaps, joined, settle, settle_spots
 from fairlead.placement.pack import pack
+from fairlead.placement.quotas import within_quotas
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, charge, round_shares
 from fairlead.policies.policy import Policy
 
@@ -64,6 +65,7 @@ def decide(
             owed = charge(owed, allocation, more)
             holds_until_s = holds_until_s if exact and not more.jobs.size else view.now_s
         changed = pack(view, joined(kept, more), pinned, rules.scatter)
+    changed = within_quotas(view, changed, pinned)
     if cause is Cause.EVENT:
         owed, holds_until_s = memory.owed, view.now_s
     else:  # what a pin has kept from happening may happen once it comes off

@@ -54,6 +54,7 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         spots=_Spots(state, active),
         rate_at=rate_at,
         gather=gather,
+        quotas=state.quotas,
     )
 
 

@@ -18,11 +18,14 @@ from fairlead.rounds.state import State
 
 
 class Engine(Protocol):
-    """The world. Times are seconds; `wait` returns what happened at the next instant up to `until_s`, or nothing."""
+    """The world. Times are seconds; `wait` returns what happened at the next instant up to `until_s`, or nothing.
+
+    None ends the loop; so does nothing at all when there is nothing to wait for.
+    """
 
     def now(self) -> float: ...
 
-    def wait(self, until_s: float) -> list[Event]: ...
+    def wait(self, until_s: float) -> list[Event] | None: ...
 
     def apply(self, decision: Decision) -> None: ...
 
@@ -72,7 +75,7 @@ def run(
     journal: Journal,
     tick: Callable[[State], None] | None = None,
 ) -> Run:
-    """Until nothing can happen any more. `tick` is told after every decision, for progress bars."""
+    """Until nothing can happen any more, or the engine says so. `tick` is told after every decision, for progress bars."""
     result, memory = Run(), Memory()
     due_s = math.inf  # when the last decision should be looked at again
     last_s = -math.inf  # the last round boundary at which we decided
@@ -81,7 +84,7 @@ def run(
         wake_s = next_boundary(max(due_s, state.now_s), last_s, settings.round_s) if state.active else math.inf
         events = engine.wait(wake_s)
         now_s = engine.now()
-        if not events and wake_s == math.inf:
+        if events is None or (not events and wake_s == math.inf):
             return result
         if state.active:
             result.rounds += boundaries(state.now_s, now_s, settings.round_s)

@@ -9,9 +9,9 @@ import numpy as np
 from fairlead.model.decision import Decision
 from fairlead.policies.policy import Policy
 from fairlead.rounds.decide import Memory, decide
-from fairlead.rounds.journal import Record
 from fairlead.rounds.look import look
 from fairlead.rounds.loop import Settings
+from fairlead.rounds.records import Record
 from fairlead.rounds.state import State
 
 

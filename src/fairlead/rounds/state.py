@@ -19,6 +19,7 @@ from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase, Step, advance
+from fairlead.model.quotas import Quota, Quotas, quota_table
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rates.estimator import Estimator, allowed_rates
 from fairlead.rates.three_layer import Learns
@@ -51,6 +52,7 @@ _COLUMNS: dict[str, tuple[type, float]] = {
     "since_s": (np.float64, math.inf),
     "first_start_s": (np.float64, math.nan),
     "end_s": (np.float64, math.nan),
+    "leases": (np.int64, 0),  # how often it was given GPUs
     "restarts": (np.int64, 0),
     "migrations": (np.int64, 0),
     # Integral of the number of active jobs over time, at arrival and at the end.
@@ -86,6 +88,7 @@ class State:
     since_s: FloatArray
     first_start_s: FloatArray
     end_s: FloatArray
+    leases: IntArray
     restarts: IntArray
     migrations: IntArray
     crowd_in: FloatArray
@@ -109,6 +112,8 @@ class State:
         self._alike: dict[tuple[bytes, int, float], int] = {}
         self.tenant_weight: list[float] = []
         self._given_weight = dict(tenant_weight or {})
+        self._given_quotas: dict[int, tuple[Quota, ...]] = {}
+        self.quotas: Quotas | None = None
         self.best_rate = np.zeros((0, len(cluster.types)))  # j,t  samples/s at the reference width
         for name, (dtype, _) in _COLUMNS.items():
             setattr(self, name, np.zeros(0, dtype=dtype))
@@ -117,11 +122,12 @@ class State:
         self.width_sets: list[tuple[int, ...]] = []
         self._width_set: dict[tuple[int, ...], int] = {}
         self.type_speed = estimator.type_speed()  # t
-        self.active = 0  # jobs that arrived and have not ended
+        self.active = 0  # jobs that arrived, have not ended and are not held
         self._active_jobs: IntArray = NO_JOBS  # as of the last look; news wait in the two lists
         self.fixed: dict[str, Any] = {}  # columns of these jobs that never change, as far as they were looked at
         self._news: list[int] = []
         self._gone: list[int] = []
+        self._released = False  # an old job is among the news
         self.node_up = np.ones(len(cluster.nodes), dtype=np.bool_)
         self.node_up.flags.writeable = False
         self.node_free = cluster.node_gpus.copy()  # n  GPUs that no job holds, whether the node is up or not
@@ -144,13 +150,16 @@ class State:
 
     @property
     def ended(self) -> int:
+        """Jobs that will never run again, or not before they are released."""
         return self.jobs - self.active
 
     @property
     def active_jobs(self) -> IntArray:
-        """Positions of jobs that arrived and have not ended, ascending."""
+        """Positions of jobs that arrived, have not ended and are not held, ascending."""
         if self._news or self._gone:
             jobs = np.concatenate((self._active_jobs, np.array(self._news, dtype=np.int64)))
+            if self._released:
+                jobs, self._released = np.sort(jobs), False
             self._active_jobs = np.delete(jobs, np.searchsorted(jobs, self._gone))
             self._news, self._gone = [], []
             self.fixed = {}
@@ -278,8 +287,39 @@ class State:
         self._end(event.jobs, event.time_s)
 
     def _cancelled(self, event: ev.Cancelled) -> None:
+        held = self.phase[event.jobs] == Phase.HELD
         self._step(event.jobs, Step.CANCEL)
-        self._end(event.jobs, event.time_s)
+        self.end_s[event.jobs[held]] = event.time_s  # it left the queue when it was held
+        self._end(event.jobs[~held], event.time_s)
+
+    def _held(self, event: ev.Held) -> None:
+        self._step(event.jobs, Step.HOLD)
+        self._report(event.jobs, event.samples, 0.0, event.time_s)
+        self._release(event.jobs, event.time_s)
+        self._leave_queue(event.jobs)
+
+    def _back(self, event: ev.Released) -> None:
+        """Time on hold counts neither as waiting nor as crowding."""
+        self._step(event.jobs, Step.RELEASE)
+        self.crowd_in[event.jobs] += self.crowd_s - self.crowd_out[event.jobs]
+        self.crowd_out[event.jobs] = math.nan
+        self.active += len(event.jobs)
+        for j in event.jobs.tolist():
+            if j in self._gone:  # nobody has looked since it was held
+                self._gone.remove(j)
+            else:
+                self._news.append(j)
+                self._released = True
+        self.fixed = {}
+
+    def _tenant_set(self, event: ev.TenantSet) -> None:
+        u = self._tenant(event.tenant)
+        self.tenant_weight[u] = event.weight
+        self._given_quotas[u] = event.quotas
+        self._draw_up_quotas()
+
+    def _policy_set(self, event: ev.PolicySet) -> None:
+        pass
 
     def _node_down(self, event: ev.NodeDown) -> None:
         self._set_node(event.node, up=False)
@@ -319,6 +359,7 @@ class State:
                 self.restarts[j] += 1
                 self.migrations[j] += spot != self.last_spots[j]
             self.last_spots[j] = spot
+        self.leases[jobs] += 1
         self.held_type[jobs] = types
         self.held_gpus[jobs] = totals
         self.held_nodes[jobs] = [len(spot) for spot in spots]
@@ -351,6 +392,9 @@ class State:
         self._release(jobs, time_s)
         self.rate[jobs] = 0.0
         self.end_s[jobs] = time_s
+        self._leave_queue(jobs)
+
+    def _leave_queue(self, jobs: IntArray) -> None:
         self.crowd_out[jobs] = self.crowd_s
         self.active -= len(jobs)
         self._gone += jobs.tolist()
@@ -369,7 +413,11 @@ class State:
         u = self.tenants.setdefault(name, len(self.tenants))
         if u == len(self.tenant_weight):
             self.tenant_weight.append(self._given_weight.get(name, 1.0))
+            self._draw_up_quotas()
         return u
+
+    def _draw_up_quotas(self) -> None:
+        self.quotas = quota_table(self._given_quotas, len(self.tenants), self.cluster.types)
 
     def _grow(self, rows: int) -> None:
         for name, (dtype, fresh) in _COLUMNS.items():
@@ -393,6 +441,10 @@ _FOLD: dict[type, Callable[[State, Any], None]] = {
     ev.Lost: State._lost,
     ev.Refused: State._refused,
     ev.Cancelled: State._cancelled,
+    ev.Held: State._held,
+    ev.Released: State._back,
+    ev.TenantSet: State._tenant_set,
+    ev.PolicySet: State._policy_set,
     ev.NodeDown: State._node_down,
     ev.NodeUp: State._node_up,
 }

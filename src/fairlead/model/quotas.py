@@ -1,0 +1,56 @@
+"""How many GPUs of a type a tenant may hold, in the words of Kueue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """`nominal` GPUs of a type are the tenant's own; it may hold `borrowing_limit` more while others leave them, and
+    others may hold up to `lending_limit` of its own while it leaves them. None = without limit.
+    """
+
+    type: str
+    nominal: int
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("nominal", "borrowing_limit", "lending_limit"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise InputError(f"{name} of {self.type} is {value}; wanted 0 or more GPUs")
+        if self.lending_limit is not None and self.lending_limit > self.nominal:
+            raise InputError(
+                f"lending_limit of {self.type} is {self.lending_limit}; it cannot exceed the nominal {self.nominal}"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quotas:
+    """All tenants' limits as columns."""
+
+    most: FloatArray  # u,t  GPUs that the tenant may hold
+    kept: FloatArray  # u,t  GPUs that nobody else may hold, used or not
+
+
+def quota_table(given: Mapping[int, Sequence[Quota]], tenants: int, types: Sequence[str]) -> Quotas | None:
+    """None where nobody has a limit."""
+    if not any(given.values()):
+        return None
+    most, kept = np.full((tenants, len(types)), np.inf), np.zeros((tenants, len(types)))
+    for u, quotas in given.items():
+        for quota in quotas:
+            t = types.index(quota.type)
+            if quota.borrowing_limit is not None:
+                most[u, t] = quota.nominal + quota.borrowing_limit
+            if quota.lending_limit is not None:
+                kept[u, t] = quota.nominal - quota.lending_limit
+    return Quotas(most, kept)
