@@ -1,0 +1,1 @@
+"""The daemon: durable store, REST API, tokens and roles."""
