@@ -1,7 +1,8 @@
 """Hops at scale: CPU seconds of one decision on one thread, value against the bound of the linear program, idle GPUs.
 
 `python -m benchmarks.hops` prints the table. Each instance is decided twice: with an empty cluster, and one round later
-when every job that was placed holds its GPUs.
+when every job that was placed holds its GPUs. The last rows are the worst decision of a whole simulated run with hidden
+node speeds, where nodes differ and stage 1 leaves the most open.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import ModelFacts, Profile, Speed
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
+from fairlead.studies.reproduce_hops import VARIANTS, large_cluster, run_one, workload
 
 ROUND_S = 540.0
 TYPES = ("1080ti", "titanxp", "v100", "a100", "p100", "k80", "t4", "h100")
@@ -37,11 +39,11 @@ class Row:
     cpu_s: float  # of one decision, all plans
     target_s: float
     of_bound: float | None  # value of the first plan / bound of its linear program
-    idle: int  # GPUs left idle while jobs wait
+    idle: float  # GPUs left idle while jobs wait
 
     def __str__(self) -> str:
         share = "-" if self.of_bound is None else f"{self.of_bound:.4f}"
-        return f"{self.name:34} {self.gpus:5} {self.jobs:5} {self.cpu_s:8.3f} {self.target_s:7.1f} {share:>9} {self.idle:5}"
+        return f"{self.name:34} {self.gpus:5} {self.jobs:5} {self.cpu_s:8.3f} {self.target_s:7.1f} {share:>9} {self.idle:5.1f}"
 
 
 HEADER = f"{'':34} {'GPUs':>5} {'jobs':>5} {'cpu_s':>8} {'target':>7} {'of bound':>9} {'idle':>5}"
@@ -62,7 +64,17 @@ def run() -> list[Row]:
         for seed in (1, 2):
             made = instance(types, nodes, size, jobs, seed)
             rows += _measure(*made, f"{nodes} x {size}, {types} types, seed {seed}", target_s)
+    for seed in (0, 1):
+        rows.append(_worst_of_a_run(seed))
+        print(rows[-1])
     return rows
+
+
+def _worst_of_a_run(seed: int) -> Row:
+    """The 512-GPU, 500-job setting of `fairlead reproduce hops`."""
+    cluster, jobs = large_cluster(), 500
+    found = run_one(cluster, workload(seed, jobs, 100.0), VARIANTS["hops, rounds only"], seed)
+    return Row(f"worst of a run, seed {seed}", cluster.total_gpus, jobs, found["decision_s"], 1.0, None, found["idle"])
 
 
 def instance(types: int, nodes: int, size: int, jobs: int, seed: int) -> tuple[Cluster, State]:

@@ -15,10 +15,10 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
 from fairlead.numerics import configurations
-from fairlead.numerics.configurations import SpotChoices, exact
 from fairlead.numerics.metrics import expected_run_s
 from fairlead.numerics.random import stream
 from fairlead.numerics.solve import NO_LIMIT
+from fairlead.numerics.spots import GREEDY, SpotChoices, exact
 from fairlead.policies import REGISTRY
 from fairlead.policies.hops import (
     Planner,
@@ -270,7 +270,7 @@ def test_a_solver_that_gives_up_is_replaced_by_the_queue(monkeypatch: pytest.Mon
 
     answer = hops(view, None)[0]
 
-    assert answer.answer.solver == configurations.GREEDY
+    assert answer.answer.solver == GREEDY
     assert any(answer.spots)
 
 

@@ -18,17 +18,14 @@ import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.numerics.solve import Limit, LinearProgram, Optimal, TimeLimit, columns_from_entries, solve
+from fairlead.numerics.solve import Limit, LinearProgram, Optimal, columns_from_entries, solve
+from fairlead.numerics.spots import GAP, GREEDY, ONE, Plan, SpotChoices, near
 
 CUTS = (2, 3, 4)  # q of the rows that say how pieces fill a node
-ONE = 1.0 - 1e-6  # the solver answers to about 1e-7
 STAGE_1 = Limit(iterations=200_000)
-STAGE_2 = Limit(nodes=20)
-GAP = 5e-3  # that stage 2 may leave, of the whole bound: where little is at stake it need not look far
-WIDEST_GAP = 0.1  # of what is at stake
+WIDEST_GAP = 0.1  # of what is at stake in stage 2: where that is little it need not look far
 NEAR = 0.99  # of the bound: then nothing is taken up again
 AGAIN = 200  # jobs x nodes that stage 2 can take up again in a moment
-GREEDY = "greedy in queue order"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,23 +64,6 @@ class Choices:
     spots: tuple[Spot, ...]  # s
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SpotChoices:
-    """What jobs may take on real nodes."""
-
-    job: IntArray  # c
-    value: FloatArray  # c
-    spots: Sequence[Spot]  # c
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    spots: dict[int, Spot]  # job -> where, for those that got something
-    value: float
-    bound: float  # no plan is worth more than this; inf where a solve gave up
-    solver: str
-
-
 # residual(jobs that stage 1 left open, those it placed, free) -> what the former, and others who wait, may take
 Residual = Callable[[list[int], Container[int], IntArray], SpotChoices]
 
@@ -116,7 +96,7 @@ def two_stage(choices: Choices, groups: Groups, free: IntArray, order: Sequence[
         kept = {i: spot for i, spot in room.spots.items() if i not in again}
         fixed = sum(worth[i] for i in kept)
         gap = min(GAP * bound / max(bound - fixed, GAP * bound, 1e-300), WIDEST_GAP)
-        rest = exact(residual([i for i in order if i in open_jobs or i in again], kept, left), left, STAGE_2, gap)
+        rest = near(residual([i for i in order if i in open_jobs or i in again], kept, left), left, gap)
         if fixed + rest.value > value:
             spots, value, solver = {**kept, **rest.spots}, fixed + rest.value, rest.solver
     return Plan(spots, value, bound, solver)
@@ -144,20 +124,6 @@ def _released(room: _Room, open_jobs: set[int]) -> list[set[int]]:
         again.update(more)
     again = {i for i in again if all(node in nodes for node, _ in room.spots[i])}
     return [set(), again] if again else [set()]
-
-
-def exact(choices: SpotChoices, free: IntArray, limit: Limit = STAGE_2, gap: float = GAP) -> Plan:
-    """The program on real nodes as it stands; greedy, first choices first, if the limit comes before any answer."""
-    if not len(choices.job):
-        return Plan({}, 0.0, 0.0, "optimal")
-    outcome = solve(_spot_program(choices, free), limit, gap=gap)
-    scale = float(choices.value.max())
-    if isinstance(outcome, Optimal | TimeLimit) and outcome.x is not None:
-        taken = np.flatnonzero(outcome.x > 0.5)
-        spots = {int(choices.job[c]): choices.spots[c] for c in taken.tolist()}
-        bound = -(outcome.objective if isinstance(outcome, Optimal) else outcome.bound) * scale
-        return Plan(spots, float(choices.value[taken].sum()), bound, "optimal")
-    return _greedy_spots(choices, free)
 
 
 def _relax(choices: Choices, groups: Groups) -> FloatArray | None:
@@ -216,31 +182,6 @@ def _summed(row: IntArray, column: IntArray, amount: IntArray, columns: int) -> 
     place, index = np.unique(column * rows + row, return_inverse=True)
     total: FloatArray = np.bincount(index.reshape(-1), amount.astype(np.float64), len(place)).astype(np.float64)
     return columns_from_entries(place % rows, place // rows, total, columns)
-
-
-def _spot_program(choices: SpotChoices, free: IntArray) -> LinearProgram:
-    columns = len(choices.job)
-    pieces = [(c, node, gpus) for c, spot in enumerate(choices.spots) for node, gpus in spot]
-    column, node, gpus = np.array(pieces, dtype=np.int64).reshape(-1, 3).T
-    jobs, job_row = np.unique(choices.job, return_inverse=True)
-    nodes, node_row = np.unique(node, return_inverse=True)
-    start, index, value = columns_from_entries(
-        row=np.concatenate((job_row.reshape(-1), len(jobs) + node_row.reshape(-1))),
-        column=np.concatenate((np.arange(columns), column)),
-        value=np.concatenate((np.ones(columns), gpus.astype(np.float64))),
-        columns=columns,
-    )
-    return LinearProgram(
-        cost=-choices.value / choices.value.max(),
-        low=np.zeros(columns),
-        high=np.ones(columns),
-        row_low=np.full(len(jobs) + len(nodes), -np.inf),
-        row_high=np.concatenate((np.ones(len(jobs)), free[nodes])).astype(np.float64),
-        start=start,
-        index=index,
-        value=value,
-        whole=np.ones(columns, dtype=np.bool_),
-    )
 
 
 class _Room:
@@ -322,19 +263,3 @@ def _greedy(choices: Choices, groups: Groups, room: _Room, order: Sequence[int])
                 value += float(worth[c])
                 break
     return value
-
-
-def _greedy_spots(choices: SpotChoices, free: IntArray) -> Plan:
-    left: list[int] = free.tolist()
-    spots: dict[int, Spot] = {}
-    value = 0.0
-    first = {job: at for at, job in reversed(list(enumerate(choices.job.tolist())))}
-    queue = np.lexsort((-choices.value, np.array([first[job] for job in choices.job.tolist()])))
-    for c in queue.tolist():
-        job, spot = int(choices.job[c]), choices.spots[c]
-        if job not in spots and all(left[node] >= gpus for node, gpus in spot):
-            spots[job] = spot
-            value += float(choices.value[c])
-            for node, gpus in spot:
-                left[node] -= gpus
-    return Plan(spots, value, np.inf, GREEDY)

@@ -10,8 +10,9 @@ from fairlead.model.allocation import NOWHERE, Answer, Placement, Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.view import View
-from fairlead.numerics.configurations import Choices, Groups, Plan, SpotChoices, group_nodes, two_stage
+from fairlead.numerics.configurations import Choices, Groups, group_nodes, two_stage
 from fairlead.numerics.metrics import isolated_rate
+from fairlead.numerics.spots import Plan, SpotChoices
 from fairlead.rates.age import expected_age_s, latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 

@@ -7,7 +7,8 @@ import numpy as np
 from fairlead.model.allocation import Answer, Grants, Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
-from fairlead.numerics.configurations import Choices, Groups, SpotChoices, two_stage
+from fairlead.numerics.configurations import Choices, Groups, two_stage
+from fairlead.numerics.spots import SpotChoices
 from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 
