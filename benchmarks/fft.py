@@ -14,8 +14,9 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.model.events import Arrived
 from fairlead.model.jobs import JobSpec
+from fairlead.numerics.gangs import assign
 from fairlead.policies import REGISTRY
-from fairlead.policies.fft import assign, fft, phi
+from fairlead.policies.fft import fft, phi
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import ModelFacts, Profile, Speed
 from fairlead.rounds.look import look

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.numerics import gangs
+from fairlead.numerics.gangs import CLOSE, Effort, assign
 from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
-from fairlead.policies.fft import CLOSE, Effort, assign, phi
+from fairlead.policies.fft import phi
 
 
 class Round(NamedTuple):
@@ -126,6 +128,25 @@ def test_a_small_exact_round_is_the_best_of_all(seed: int) -> None:
     best = by_trying_all(case)
     # `CLOSE` to the bound is good enough even for `exact`: of the sum of |c|, not of the bonus.
     assert worth(case, type_of) <= best + CLOSE * np.abs(case.c).sum() + 1e-4 * abs(best)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10_000))
+def test_going_through_all_ways_to_divide_a_few_gpus_finds_what_the_program_finds(seed: int) -> None:
+    case = random_round(36, 3, 30, seed)
+
+    listed, _ = assign(*case, Effort(exact=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gangs, "TABLE", 0)
+        solved, _ = assign(*case, Effort(exact=True, nodes=10_000))
+
+    check_sound(case, listed)
+    check_sound(case, solved)
+    granted = listed >= 0
+    # The program may stop at half of `CLOSE`.
+    close = CLOSE * np.abs(case.c[granted, listed[granted]]).sum()
+    assert worth(case, listed) <= worth(case, solved) + 1e-4
+    assert worth(case, solved) <= worth(case, listed) + close
 
 
 @settings(max_examples=60)

@@ -1,0 +1,242 @@
+"""One round as a program: gangs to GPU types at the least cost, with no GPU idle while a gang fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.numerics.solve import TOLERANCE, Limit, LinearProgram, Optimal, TimeLimit, solve
+
+ITERATIONS = 1_000_000  # of one solve
+NODES = 50  # of one whole-number solve
+CLOSE = 0.003  # of the sum of |c| over what is granted: a rounded answer this close to its bound is good enough
+TABLE = 400_000  # jobs x ways to divide what they may have: up to here all of them are gone through, 2-3 ms
+SETTLE = 40  # jobs; more take longer and gain little (1000 GPUs of 8 types, 4000 jobs: at most 0.2 % above the bound)
+ENOUGH = 2.0  # times the GPUs there are: jobs of so many are looked at first
+WHOLE = 0.999  # a job that the linear program grants this much of a type is granted it
+STAY = 1e-6  # rounds: of two equal choices, the type that a job holds; above the solver's tolerance of 1e-7
+NO_TYPE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard a round is thought about; counted, never timed."""
+
+    settle: int = SETTLE  # jobs
+    exact: bool = False
+    nodes: int = NODES
+    iterations: int = ITERATIONS
+
+
+def assign(
+    c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray, effort: Effort | None = None
+) -> tuple[IntArray, str]:
+    """j  type of each job or -1, and how it was found.
+
+    The linear program has at most one fractional job per type. These jobs are let go, and the GPUs that are free then go
+    out one by one where a GPU costs least: to the smallest c_ij / d_j that fits. Where that costs more than `CLOSE` above
+    the linear program, the `settle` jobs that it cares about least are decided anew: over all ways to divide what the
+    others leave, where these are few enough to list, else by a small whole-number program.
+    """
+    effort = effort or Effort()
+    cells = _cells(c, runs, d, Y, held)
+    relaxed = _relax(cells, effort.iterations)
+    if relaxed is None:
+        return cells.refill(np.full(len(d), NO_TYPE)), "greedy"
+    sure = cells.grant(np.full(len(d), NO_TYPE), relaxed.x)
+    best = cells.refill(sure.copy())
+    close = CLOSE * float(np.abs(cells.cost) @ cells.granted(best))
+    if cells.worth(best) - relaxed.objective <= close:
+        return best, "rounded"
+    open_jobs = np.ones(len(d), dtype=np.bool_)
+    if not effort.exact:
+        open_jobs[np.argsort(_regret(cells, relaxed), kind="stable")[effort.settle :]] = False
+    tried = _settled(cells, np.where(open_jobs, NO_TYPE, sure), open_jobs, effort.nodes, close / 2)
+    if tried is None or cells.worth(tried) >= cells.worth(best):
+        return best, "rounded"
+    return tried, "exact" if effort.exact else "settled"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """The (job, type) pairs that may be granted."""
+
+    jobs: IntArray  # x
+    types: IntArray  # x
+    cost: FloatArray  # x
+    d: IntArray  # j
+    Y: IntArray  # i
+    bonus: float  # B
+
+    @property
+    def price(self) -> FloatArray:
+        """x  c - B d: what the programs add up."""
+        return np.asarray(self.cost - self.bonus * self.d[self.jobs])
+
+    def part(self, open_jobs: BoolArray, Y: IntArray, bonus: float) -> tuple[_Cells, BoolArray]:
+        """The cells of some jobs, who are then numbered from 0, on what is left; and which cells these are."""
+        mine = open_jobs[self.jobs]
+        row = np.cumsum(open_jobs) - 1  # of an open job
+        return _Cells(row[self.jobs[mine]], self.types[mine], self.cost[mine], self.d[open_jobs], Y, bonus), mine
+
+    def program(self, whole: bool = False) -> LinearProgram:
+        """Rows: one per job, one per type."""
+        cells, rows = len(self.cost), len(self.d) + len(self.Y)
+        return LinearProgram(
+            cost=self.price,
+            low=np.zeros(cells),
+            high=np.ones(cells),
+            row_low=np.full(rows, -np.inf),
+            row_high=np.concatenate((np.ones(len(self.d)), self.Y.astype(np.float64))),
+            start=np.arange(0, 2 * cells + 1, 2),
+            index=np.column_stack((self.jobs, len(self.d) + self.types)).ravel(),
+            value=np.column_stack((np.ones(cells), self.d[self.jobs])).ravel().astype(np.float64),
+            whole=np.ones(cells, dtype=np.bool_) if whole else None,
+        )
+
+    def grant(self, type_of: IntArray, x: FloatArray) -> IntArray:
+        sure = x > WHOLE
+        type_of[self.jobs[sure]] = self.types[sure]
+        return type_of
+
+    def granted(self, type_of: IntArray) -> FloatArray:
+        """x  0 or 1."""
+        return np.asarray(type_of[self.jobs] == self.types, dtype=np.float64)
+
+    def worth(self, type_of: IntArray) -> float:
+        return float(self.price @ self.granted(type_of))
+
+    def free(self, type_of: IntArray) -> IntArray:
+        """i  GPUs."""
+        ran = type_of >= 0
+        return self.Y - np.bincount(type_of[ran], self.d[ran], len(self.Y)).astype(np.int64)
+
+    def refill(self, type_of: IntArray) -> IntArray:
+        """Until nothing fits: free GPUs to jobs without any, by increasing c / d; ties to the earlier job and type."""
+        free = self.free(type_of)
+        could = np.flatnonzero((type_of[self.jobs] < 0) & (self.d[self.jobs] <= free[self.types]))
+        could = could[np.argsort(self.price[could] / self.d[self.jobs[could]], kind="stable")]
+        jobs, room = self.jobs[could], free.tolist()
+        for j, i, width in np.stack((jobs, self.types[could], self.d[jobs])).T.tolist():
+            if room[i] >= width and type_of[j] < 0:
+                type_of[j] = i
+                room[i] -= width
+        return type_of
+
+
+def _cells(c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray) -> _Cells:
+    """Of two equal choices the type that a job holds is the cheaper one."""
+    jobs, types = np.nonzero(runs)
+    cost = c[jobs, types] - STAY * (held[jobs] == types)
+    return _Cells(jobs, types, cost, d, Y, _bonus(cost, d[jobs]))
+
+
+def _bonus(cost: FloatArray, width: IntArray) -> float:
+    """B: a GPU in use is worth more than any cell costs, so that none is left idle while a job fits."""
+    return 1.0 + float((np.abs(cost) / width).max(initial=0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Relaxed:
+    """The linear program's optimum, where a job may be granted in part."""
+
+    x: FloatArray  # cells
+    objective: float
+    alone: FloatArray  # j  dual of the job's row
+    price: FloatArray  # i  dual of the type's row
+
+
+def _relax(cells: _Cells, iterations: int) -> _Relaxed | None:
+    """First among the jobs that are cheap per GPU, twice as many as fit; then with those that the prices call for.
+
+    A job left out has a slack row, so it belongs in only where c - B d is below the price of its GPUs: when there is no
+    such job, the optimum of the part is the optimum of all.
+    """
+    at_best = np.full(len(cells.d), np.inf)
+    np.minimum.at(at_best, cells.jobs, cells.price / cells.d[cells.jobs])
+    first = np.argsort(at_best, kind="stable")
+    inside = np.zeros(len(cells.d), dtype=np.bool_)
+    inside[first[: np.searchsorted(np.cumsum(cells.d[first]), ENOUGH * cells.Y.sum()) + 1]] = True
+    while True:
+        part, mine = cells.part(inside, cells.Y, cells.bonus)
+        found = solve(part.program(), Limit(iterations=iterations))
+        if not isinstance(found, Optimal):
+            return None
+        alone = np.zeros(len(cells.d))
+        alone[inside] = found.row_dual[: len(part.d)]
+        price = found.row_dual[len(part.d) :]
+        wanted = cells.jobs[~mine & (cells.price < price[cells.types] * cells.d[cells.jobs] - TOLERANCE)]
+        if not wanted.size:
+            x = np.zeros(len(cells.cost))
+            x[mine] = found.x
+            return _Relaxed(x, found.objective, alone, price)
+        inside[wanted] = True
+
+
+def _regret(cells: _Cells, relaxed: _Relaxed) -> FloatArray:
+    """j  how much the job's second best choice costs more than its best, at the prices of the program."""
+    choice = np.full((len(cells.d), len(cells.Y) + 1), np.inf)  # j,i+1  the last: no GPUs
+    choice[:, -1] = -relaxed.alone
+    width = cells.d[cells.jobs]
+    choice[cells.jobs, cells.types] = cells.price - relaxed.alone[cells.jobs] - relaxed.price[cells.types] * width
+    choice.partition(1, axis=1)
+    return np.asarray(choice[:, 1] - choice[:, 0])
+
+
+def _settled(cells: _Cells, sure: IntArray, open_jobs: BoolArray, nodes: int, close: float) -> IntArray | None:
+    """The best types of the open jobs on what the others leave, then a refill; None if none was found in time.
+
+    The solver may stop when its answer is `close` to its bound.
+    """
+    mine = open_jobs[cells.jobs]
+    if int(open_jobs.sum()) * int(np.prod(cells.free(sure) + 1.0)) <= TABLE:
+        return cells.refill(_best_of_all(cells, sure, np.flatnonzero(open_jobs)))
+    # A bonus of their own: that of all jobs can be so large that the solver takes the costs for noise.
+    bonus = _bonus(cells.cost[mine], cells.d[cells.jobs[mine]])
+    part, mine = cells.part(open_jobs, cells.free(sure), bonus)
+    gap = close / (bonus * max(int(part.Y.sum()), 1))  # the objective is about B times the GPUs
+    found = solve(part.program(whole=True), Limit(nodes=nodes), gap=gap)
+    if not isinstance(found, Optimal | TimeLimit) or found.x is None:
+        return None
+    x = np.zeros(len(cells.cost))
+    x[mine] = found.x
+    return cells.refill(cells.grant(sure, x))
+
+
+def _best_of_all(cells: _Cells, sure: IntArray, jobs: IntArray) -> IntArray:
+    """`sure` with the best types of `jobs` on what is free, by dynamic programming over the GPUs of every type.
+
+        best_k(r) = min{ best_k-1(r),  min_i best_k-1(r - d_k e_i) + price_ki },    best_0 = 0
+
+    r are the GPUs of each type that the first k jobs may use. Ties go to no GPUs, then to the earlier type.
+    """
+    free = cells.free(sure)
+    price = np.full((len(cells.d), len(free)), np.inf)  # j,i
+    price[cells.jobs, cells.types] = cells.price
+    best = np.zeros((len(jobs) + 1, *(free + 1)))  # k,r
+    for k, j in enumerate(jobs.tolist()):
+        best[k + 1] = best[k]
+        for i, here, there in _shifts(int(cells.d[j]), free, price[j]):
+            np.minimum(best[k + 1][here], best[k][there] + price[j, i], out=best[k + 1][here])
+    type_of, left = sure.copy(), free.copy()
+    for k, j in reversed(list(enumerate(jobs.tolist()))):
+        if best[(k + 1, *left)] == best[(k, *left)]:
+            continue
+        for i, _, _ in _shifts(int(cells.d[j]), left, price[j]):
+            rest = left.copy()
+            rest[i] -= cells.d[j]
+            if best[(k + 1, *left)] == best[(k, *rest)] + price[j, i]:
+                type_of[j], left = i, rest
+                break
+    return type_of
+
+
+def _shifts(d: int, free: IntArray, price: FloatArray) -> list[tuple[int, tuple[slice, ...], tuple[slice, ...]]]:
+    """Types with room and a price for d more GPUs: where r has them, and r without them."""
+    shifts = []
+    for i in np.flatnonzero((free >= d) & np.isfinite(price)).tolist():
+        before, after = (slice(None),) * i, (slice(None),) * (len(free) - i - 1)
+        shifts.append((i, (*before, slice(d, None), *after), (*before, slice(None, -d), *after)))
+    return shifts
