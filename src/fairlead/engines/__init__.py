@@ -1,0 +1,1 @@
+"""Live engines: the loop of `rounds/` over real processes."""

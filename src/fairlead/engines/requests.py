@@ -1,0 +1,88 @@
+"""What owners and operators ask of a running scheduler, and how a live engine gets to hear of it.
+
+A request bears no time: the engine stamps what comes of it, so that the log of events has one clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fairlead.model.jobs import JobSpec
+from fairlead.model.quotas import Quota
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a job executes. `setup` runs before `run` on every start, both by the shell and from `workdir`.
+
+    A job that is asked to stop has `grace_s` to write a checkpoint. A `run` that ends with an error is started again
+    up to `max_retries` times.
+    """
+
+    run: str
+    setup: str | None = None
+    workdir: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    checkpoint_dir: str | None = None
+    grace_s: float = 30.0
+    max_retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """`spec.arrival_s` is set by the engine when it takes the request."""
+
+    spec: JobSpec
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """No job runs on the node until it is resumed."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTenant:
+    tenant: str
+    weight: float
+    quotas: tuple[Quota, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SetPolicy:
+    """The loop ends after this one, so that it can be started again with the new policy."""
+
+    policy: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+Request = Submit | Cancel | Hold | Release | Drain | Resume | SetTenant | SetPolicy
+
+
+class Inbox(Protocol):
+    def take(self, timeout_s: float) -> list[Request] | None:
+        """Waits up to `timeout_s` (infinity: for as long as it takes) for requests; None: the loop shall end."""
