@@ -1,0 +1,161 @@
+"""The client's side of the API. Standard library only, so that a verb answers at once."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from fairlead.model.errors import FairleadError, ImpossibleError, InputError, NotFoundError
+
+URL, TOKEN, CREDENTIALS = "FAIRLEAD_URL", "FAIRLEAD_TOKEN", "FAIRLEAD_CREDENTIALS"
+DEFAULT_URL = "http://127.0.0.1:7411"
+TIMEOUT_S = 30.0
+
+
+class NotAllowedError(FairleadError):
+    exit_code = 4
+
+
+class UnreachableError(FairleadError):
+    exit_code = 6
+
+
+class RefusedError(FairleadError):
+    """The service understood and would not: a job that has ended cannot be held, too many requests, ..."""
+
+
+def credentials_path() -> Path:
+    named = os.environ.get(CREDENTIALS)
+    return Path(named) if named else Path.home() / ".config" / "fairlead" / "credentials.json"
+
+
+def save_credentials(url: str, token: str) -> Path:
+    """For this user's next commands; nobody else can read it."""
+    path = credentials_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_suffix(".tmp")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump({"fairlead": "credentials/1", "url": url, "token": token}, file)
+    os.replace(draft, path)
+    return path
+
+
+@dataclass(frozen=True)
+class Client:
+    url: str
+    token: str | None
+
+    @classmethod
+    def from_environment(cls) -> Client:
+        """FAIRLEAD_URL and FAIRLEAD_TOKEN, else what `fairlead serve` or `fairlead token use` saved for this user."""
+        saved: dict[str, str] = {}
+        path = credentials_path()
+        if path.is_file():
+            try:
+                saved = json.loads(path.read_text(encoding="utf-8"))
+            except (ValueError, OSError) as error:
+                raise InputError(f"is not readable ({error}); remove it", path=str(path)) from None
+        return cls(
+            os.environ.get(URL) or saved.get("url") or DEFAULT_URL, os.environ.get(TOKEN) or saved.get("token") or None
+        )
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self._json("GET", path, None, query)
+
+    def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        return self._json("POST", path, body, {}, headers)
+
+    def put(self, path: str, body: Any) -> Any:
+        return self._json("PUT", path, body, {})
+
+    def delete(self, path: str) -> Any:
+        return self._json("DELETE", path, None, {})
+
+    def lines(self, path: str, **query: Any) -> Iterator[str]:
+        """A streamed answer, line by line, for as long as the service sends."""
+        connection = self._connect(timeout_s=None)
+        try:
+            response = self._send(connection, "GET", path, None, query)
+            while line := response.readline():
+                yield line.decode("utf-8", errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        finally:
+            connection.close()
+
+    def _json(
+        self, method: str, path: str, body: Any, query: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Any:
+        connection = self._connect(TIMEOUT_S)
+        try:
+            text = self._send(connection, method, path, body, query, headers).read()
+            return json.loads(text) if text else None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._unreachable(error) from None
+        finally:
+            connection.close()
+
+    def _connect(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f'{URL} is "{self.url}"; wanted such as {DEFAULT_URL}')
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        return kind(parts.hostname, parts.port, timeout=timeout_s)
+
+    def _send(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: Any,
+        query: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+    ) -> http.client.HTTPResponse:
+        asked = {key: value for key, value in query.items() if value is not None}
+        target = f"/v1{path}" + (f"?{urlencode(asked)}" if asked else "")
+        sent = {"Accept": "application/json", **(headers or {})}
+        if self.token:
+            sent["Authorization"] = f"Bearer {self.token}"
+        data = None
+        if body is not None:
+            data, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
+        connection.request(method, target, data, sent)
+        response = connection.getresponse()
+        if response.status >= 400:
+            raise self._complaint(response)
+        return response
+
+    def _complaint(self, response: http.client.HTTPResponse) -> FairleadError:
+        text = response.read().decode("utf-8", errors="replace")
+        try:
+            error = json.loads(text)["error"]
+            code, message, remedy = error["code"], error["message"], error.get("remedy")
+        except (ValueError, KeyError, TypeError):
+            code, message, remedy = "", f"the service answered {response.status}", None
+        message = f"{message}; {remedy}" if remedy else message
+        if response.status == 401 and not self.token:
+            message += f" (no token: set {TOKEN}, or use the account that started the service)"
+        kinds: dict[int, type[FairleadError]] = {401: NotAllowedError, 403: NotAllowedError, 404: NotFoundError}
+        if code == "can_never_run":
+            return ImpossibleError(message)
+        if response.status in (400, 413, 422):
+            return InputError(message)
+        return kinds.get(response.status, RefusedError)(message)
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        why = "it did not answer in time" if isinstance(error, socket.timeout) else str(error)
+        return UnreachableError(
+            f"cannot reach the service at {self.url}: {why}; is `fairlead serve` running there? (set {URL} for another place)"
+        )
+
+
+def in_path(word: str) -> str:
+    """A name as one part of a path."""
+    return quote(word, safe="")
