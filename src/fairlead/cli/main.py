@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from fairlead.cli import cluster, demo, fairness, policies, rates, replay, reproduce, simulate, trace, version
+from fairlead.cli import cluster, compare, demo, fairness, policies, rates, replay, reproduce, simulate, trace, version
 from fairlead.model.errors import FairleadError
 
 # Our matrices are small. A pool of threads for them would spin through 0.05 s of CPU time whenever numpy is imported.
@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("simulate")(simulate.simulate)
+app.command("compare")(compare.compare)
 app.command("replay")(replay.replay)
 app.command("allocate")(fairness.allocate)
 app.command("audit")(fairness.audit)

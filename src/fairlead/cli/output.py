@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from shutil import get_terminal_size
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class Format(StrEnum):
@@ -38,6 +41,21 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
+def print_wide_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """As many tables as it takes for no word to break; the first column, of words, stands in each."""
+    room = get_terminal_size().columns if sys.stdout.isatty() else 160
+    width = [max(len(column), *(len(row[i]) for row in rows), 0) + 3 for i, column in enumerate(columns)]
+    first = 1
+    while first < len(columns):
+        last, used = first, width[0] + 1
+        while last < len(columns) and (last == first or used + width[last] <= room):
+            used += width[last]
+            last += 1
+        shown = [0, *range(first, last)]
+        print_table(title if first == 1 else "", [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
+        first = last
+
+
 def is_narrow() -> bool:
     """Whether a wide table would break its words."""
     return sys.stdout.isatty() and get_terminal_size().columns < 110
@@ -48,15 +66,30 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 @contextmanager
+def steps(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Gives a function that is told how much is done, and of how much; shows the time left."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    with _bar() as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Gives a function that is told how much of `total` is done."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
+    with _bar() as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _bar() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -13,11 +13,25 @@ from fairlead.cli.options import (
     Throughputs,
     gpu_aliases,
     open_profile,
-    parse_pairs,
     parse_parameters,
 )
 from fairlead.cli.output import Format, Output, number, print_json, print_table, progress
-from fairlead.model.errors import InputError
+from fairlead.cli.world import (
+    CheckpointEvery,
+    Decide,
+    LengthError,
+    MinRun,
+    Mtbf,
+    Repair,
+    RestartCost,
+    Round,
+    ServerFactors,
+    SkipImpossible,
+    TenantWeights,
+    settings_of,
+    weights_of,
+    world_of,
+)
 from fairlead.model.units import format_duration, parse_duration
 
 MOST_TENANTS = 20  # shown in a table
@@ -29,52 +43,38 @@ if TYPE_CHECKING:
 def simulate(
     cluster: Cluster,
     trace: Annotated[str, typer.Option("--trace", help="Workload file.", metavar="FILE")],
-    policy: Annotated[str, typer.Option("--policy", help="See `fairlead policies`.", metavar="NAME")],
+    policy: Annotated[
+        str, typer.Option("--policy", help="See `fairlead policies`, or your own.", metavar="NAME|FILE.py:NAME")
+    ],
     trace_format: Annotated[str | None, typer.Option(help="Format of the trace (default: detected).")] = None,
     throughputs: Throughputs = None,
     alias: Aliases = None,
     param: Annotated[list[str] | None, typer.Option(help="Parameter of the policy.", metavar="NAME=VALUE")] = None,
-    round_: Annotated[str, typer.Option("--round", help="Length of a round.", metavar="DURATION")] = "360",
-    decide: Annotated[str, typer.Option(help="Decide at `rounds` only, or at `events` inside a round too.")] = "rounds",
-    min_run: Annotated[str, typer.Option(help="A job keeps its GPUs at least this long.", metavar="DURATION")] = "0s",
-    restart_cost: Annotated[
-        str | None, typer.Option(help="Cost of a move, instead of each model's own.", metavar="DURATION")
-    ] = None,
-    tenant_weight: Annotated[
-        list[str] | None, typer.Option(help="Weight of a tenant (default 1).", metavar="TENANT=WEIGHT")
-    ] = None,
-    server_factors: Annotated[
-        str, typer.Option(help="Hidden speed of every node, uniform in LOW:HIGH.", metavar="LOW:HIGH")
-    ] = "1:1",
-    mtbf: Annotated[
-        str, typer.Option(help="Mean time between failures of a node; 0 = never.", metavar="DURATION")
-    ] = "0",
-    repair: Annotated[str, typer.Option(help="Mean time to repair a node.", metavar="DURATION")] = "1h",
-    checkpoint_every: Annotated[
-        str, typer.Option(help="A failure takes a job back to its last save.", metavar="DURATION")
-    ] = "30m",
-    length_error: Annotated[
-        float, typer.Option(help="Declared lengths are off by up to this part (0.3 = 30 %).")
-    ] = 0.0,
-    skip_impossible: Annotated[bool, typer.Option(help="Leave out jobs that can never run.")] = False,
+    round_: Round = "360",
+    decide: Decide = "rounds",
+    min_run: MinRun = "0s",
+    restart_cost: RestartCost = None,
+    tenant_weight: TenantWeights = None,
+    server_factors: ServerFactors = "1:1",
+    mtbf: Mtbf = "0",
+    repair: Repair = "1h",
+    checkpoint_every: CheckpointEvery = "30m",
+    length_error: LengthError = 0.0,
+    skip_impossible: SkipImpossible = False,
     skip_bad_lines: Annotated[bool, typer.Option(help="Leave out lines that cannot be read.")] = False,
     seed: Seed = 0,
     journal: Annotated[str | None, typer.Option(help="Write every event and decision here.", metavar="FILE")] = None,
     output: Output = Format.table,
 ) -> None:
     """Run one policy on a workload and print what came of it."""
-    from fairlead.policies import find_policy
-    from fairlead.rounds.loop import Settings, When
-    from fairlead.sim.truth import World
     from fairlead.studies import simulate as study
+    from fairlead.studies.plugins import load_policy
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.formats import read_trace
 
-    chosen = find_policy(policy)
+    chosen = load_policy(policy)
     profile = open_profile(throughputs)
     aliases = gpu_aliases(alias)
-    if decide not in list(When):
-        raise InputError(f'--decide "{decide}": wanted one of {", ".join(When)}')
     setup = study.Setup(
         cluster=read_cluster(cluster, aliases),
         trace=read_trace(
@@ -82,24 +82,17 @@ def simulate(
         ),
         profile=profile,
         policy=chosen.with_parameters(parse_parameters(param or [], chosen.parameters)),
-        settings=Settings(_positive("--round", round_), When(decide), parse_duration(min_run)),
-        world=World(
-            seed=seed,
-            server_factor=_range(server_factors),
-            mtbf_s=parse_duration(mtbf),
-            repair_s=parse_duration(repair),
-            checkpoint_s=parse_duration(checkpoint_every),
-            length_error=length_error,
-        ),
+        settings=settings_of(round_, decide, min_run),
+        world=world_of(seed, server_factors, mtbf, repair, checkpoint_every, length_error),
         restart_s=None if restart_cost is None else parse_duration(restart_cost),
-        tenant_weight=_weights(tenant_weight or []),
+        tenant_weight=weights_of(tenant_weight),
     )
     study.check_weights(setup)
     left, skipped = study.without_impossible(setup, skip=skip_impossible)
     setup = replace(setup, trace=left)
     if skipped:
         typer.echo(f"left out {skipped} jobs that can never run on this cluster", err=True)
-    with progress(f"simulating {policy}", len(left.jobs)) as tell:
+    with progress(f"simulating {chosen.name}", len(left.jobs)) as tell:
         result = study.simulate(setup, Path(journal) if journal else None, lambda state: tell(state.ended))
     _print(setup, result, output, skipped)
 
@@ -160,30 +153,3 @@ def _text(name: str, value: Any) -> str:
     if name in ("decision_s", "cpu_s", "wall_s"):
         return "-" if value is None else f"{value:.3g}s"
     return format_duration(value) if name.endswith("_s") else number(value)
-
-
-def _positive(option: str, text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds < 1e-3:
-        raise InputError(f'{option} "{text}" must be at least a millisecond')
-    return seconds
-
-
-def _range(text: str) -> tuple[float, float]:
-    low, _, high = text.partition(":")
-    try:
-        return float(low), float(high or low)
-    except ValueError:
-        raise InputError(f'--server-factors "{text}" is not LOW:HIGH, such as 0.75:1.05') from None
-
-
-def _weights(pairs: list[str]) -> dict[str, float]:
-    weights = {}
-    for name, text in parse_pairs(pairs, "--tenant-weight").items():
-        try:
-            weights[name] = float(text)
-        except ValueError:
-            weights[name] = float("nan")
-        if not 0 < weights[name] < 1e9:
-            raise InputError(f'--tenant-weight {name}: "{text}" is not a number above 0')
-    return weights

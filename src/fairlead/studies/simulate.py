@@ -11,14 +11,16 @@ from typing import IO
 
 from fairlead import __version__
 from fairlead.model.cluster import Cluster
+from fairlead.model.decision import Decision
 from fairlead.model.errors import ImpossibleError, InputError
+from fairlead.model.events import Event
 from fairlead.model.jobs import JobSpec
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import Estimator, TableEstimator, allowed_rates, allowed_types
 from fairlead.rates.profile import Profile
 from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalWriter, NoJournal
-from fairlead.rounds.loop import Run, Settings, run
+from fairlead.rounds.loop import Journal, Run, Settings, run
 from fairlead.rounds.state import State
 from fairlead.sim.engine import SimEngine
 from fairlead.sim.truth import Truth, World
@@ -76,15 +78,40 @@ class Result:
     wall_s: float
 
 
-def simulate(setup: Setup, journal: Path | None = None, tick: Callable[[State], None] | None = None) -> Result:
-    """Run to the end. Every job must be able to run somewhere: see `impossible`."""
+def simulate(
+    setup: Setup,
+    journal: Path | None = None,
+    tick: Callable[[State], None] | None = None,
+    watch: Journal | None = None,
+) -> Result:
+    """Run to the end. Every job must be able to run somewhere: see `impossible`.
+
+    `watch` is told what the journal is told.
+    """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     state = State(setup.cluster, setup.estimator(), setup.tenant_weight)
     engine = SimEngine(setup.truth())
     with _open_new(journal) as file:
-        writer = NoJournal() if file is None else JournalWriter(file, setup.header())
-        done = run(engine, state, setup.policy, setup.settings, writer, tick)
+        writer: Journal = NoJournal() if file is None else JournalWriter(file, setup.header())
+        told = writer if watch is None else _Both(writer, watch)
+        done = run(engine, state, setup.policy, setup.settings, told, tick)
     return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Two journals told the same."""
+
+    first: Journal
+    second: Journal
+
+    def event(self, event: Event) -> None:
+        self.first.event(event)
+        self.second.event(event)
+
+    def decision(self, decision: Decision) -> None:
+        self.first.decision(decision)
+        self.second.decision(decision)
 
 
 def _open_new(path: Path | None) -> AbstractContextManager[IO[str] | None]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import BoolArray, FloatArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.lifecycle import Phase
 from fairlead.numerics.metrics import (
     expected_run_s,
@@ -20,19 +21,50 @@ from fairlead.rounds.loop import Run
 from fairlead.rounds.state import State
 
 
-def summarise(state: State) -> dict[str, Any]:
-    """Numbers by name; None where nothing can be said. docs/metrics.md defines each."""
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Columns over the jobs that finished (j)."""
+
+    jobs: IntArray  # j  positions
+    jct_s: FloatArray
+    wait_s: FloatArray
+    alone_s: FloatArray  # time on an isolated share, by the mean-active-jobs rule
+    isolated_s: FloatArray  # time in the isolated run
+    age_s: FloatArray  # Hops' expected run time
+
+    def ratios(self) -> dict[str, FloatArray]:
+        return {
+            "ftf": _ratios(self.jct_s, self.alone_s),
+            "ftf_isolated": _ratios(self.jct_s, self.isolated_s),
+            "latency_ratio": _ratios(self.wait_s, self.age_s),
+        }
+
+
+def finished(state: State) -> Finished:
     ended = np.flatnonzero(state.phase[: state.jobs] == Phase.FINISHED)  # j
     capacity = state.cluster.capacity
-    arrival_s, end_s = state.arrival_s[ended], state.end_s[ended]
-    jct_s = end_s - arrival_s
-    wait_s = np.maximum(jct_s - state.run_s[ended], 0.0)
+    arrival_s = state.arrival_s[ended]
+    jct_s = state.end_s[ended] - arrival_s
     samples, rate, width = state.done[ended], state.best_rate[ended], state.width[ended]
     with np.errstate(divide="ignore", invalid="ignore"):
         crowd = np.where(jct_s > 0, (state.crowd_out[ended] - state.crowd_in[ended]) / jct_s, 1.0)
         alone_s = samples / isolated_rate(rate, width, capacity, crowd)
-    isolated_s = isolated_end_s(arrival_s, samples, rate, width, capacity) - arrival_s
-    age_s = expected_run_s(samples, rate, capacity)
+    return Finished(
+        jobs=ended,
+        jct_s=jct_s,
+        wait_s=np.maximum(jct_s - state.run_s[ended], 0.0),
+        alone_s=alone_s,
+        isolated_s=isolated_end_s(arrival_s, samples, rate, width, capacity) - arrival_s,
+        age_s=expected_run_s(samples, rate, capacity),
+    )
+
+
+def summarise(state: State, found: Finished | None = None) -> dict[str, Any]:
+    """Numbers by name; None where nothing can be said. docs/metrics.md defines each."""
+    found = finished(state) if found is None else found
+    ended, jct_s, wait_s, alone_s = found.jobs, found.jct_s, found.wait_s, found.alone_s
+    arrival_s, end_s = state.arrival_s[ended], state.end_s[ended]
+    ratio = found.ratios()
     idle = state.idle_while_waiting_gpu_s / state.waiting_time_s if state.waiting_time_s > 0 else None
     return {
         "jobs_total": state.jobs,
@@ -41,9 +73,9 @@ def summarise(state: State) -> dict[str, Any]:
         "jct_s": spread_of(jct_s, "mean", "p50", "p90", "p99", "max"),
         "wait_s": spread_of(wait_s, "mean", "p50", "p99", "max"),
         "starvation_s": spread_of(state.first_start_s[ended] - arrival_s, "mean", "p99", "max"),
-        "ftf": _fairness(_ratios(jct_s, alone_s)),
-        "ftf_isolated": _fairness(_ratios(jct_s, isolated_s)),
-        "latency_ratio": spread_of(_ratios(wait_s, age_s), "mean", "p50", "p90", "p99", "max"),
+        "ftf": _fairness(ratio["ftf"]),
+        "ftf_isolated": _fairness(ratio["ftf_isolated"]),
+        "latency_ratio": spread_of(ratio["latency_ratio"], "mean", "p50", "p90", "p99", "max"),
         "idle_gpus_while_waiting": {"mean": idle},
         "gpu_utilisation": state.busy_gpu_s / state.up_gpu_s if state.up_gpu_s > 0 else None,
         "migrations_per_job": float(state.migrations[ended].mean()) if len(ended) else None,

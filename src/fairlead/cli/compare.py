@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile, parse_pairs
+from fairlead.cli.output import Format, Output, number, print_json, print_wide_table, steps
+from fairlead.cli.trace import Completed, PinTypes, Reference, SkipBad, Tenants, Timezone, TraceFormat
+from fairlead.cli.world import (
+    CheckpointEvery,
+    Decide,
+    LengthError,
+    MinRun,
+    Mtbf,
+    Repair,
+    RestartCost,
+    Round,
+    ServerFactors,
+    SkipImpossible,
+    TenantWeights,
+    settings_of,
+    weights_of,
+    world_of,
+)
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.units import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairlead.studies.comparison.compare import Comparison, Executor, Request
+    from fairlead.studies.comparison.workloads import Generated
+
+MOST_SEEDS = 1000
+GENERATE = ("arrivals", "durations", "load", "tenants", "tenant_skew")
+
+
+def compare(
+    cluster: Cluster,
+    policies: Annotated[str, typer.Option("--policies", help="Names or FILE.py:NAME, or `all`.", metavar="A,B,...")],
+    trace: Annotated[
+        str | None, typer.Option("--trace", help="Workload file of any known format.", metavar="FILE")
+    ] = None,
+    generate: Annotated[
+        str | None,
+        typer.Option(
+            "--generate",
+            help="Instead of a file: `defaults`, or NAME=VALUE,... of arrivals, durations, load, tenants, tenant_skew.",
+            metavar="SPEC",
+        ),
+    ] = None,
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds: 0..9 or 0,3,5.", metavar="SEEDS")] = "0",
+    loads: Annotated[
+        str | None, typer.Option("--loads", help="Loads: each is offered in turn.", metavar="L,...")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="Only the first N jobs; of a generated workload, how many.", min=1)
+    ] = None,
+    csv: Annotated[str | None, typer.Option("--csv", help="Write one line per run here.", metavar="FILE")] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state", help="Where finished runs are kept and found again (default: your cache).", metavar="DIR"
+        ),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run all again, whatever was kept.")] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Processes (default: one per core).", min=1, max=1024)
+    ] = None,
+    executor: Annotated[str, typer.Option("--executor", help="`processes` of this machine, or `ray`.")] = "processes",
+    ray_address: Annotated[
+        str | None, typer.Option("--ray-address", help="Of a running Ray cluster (default: RAY_ADDRESS).")
+    ] = None,
+    trace_format: TraceFormat = None,
+    throughputs: Throughputs = None,
+    tenants: Tenants = None,
+    reference: Reference = None,
+    timezone: Timezone = "UTC",
+    alias: Aliases = None,
+    completed_only: Completed = False,
+    pin_types: PinTypes = False,
+    skip_bad_lines: SkipBad = False,
+    skip_impossible: SkipImpossible = False,
+    round_: Round = "360",
+    decide: Decide = "rounds",
+    min_run: MinRun = "0s",
+    restart_cost: RestartCost = None,
+    tenant_weight: TenantWeights = None,
+    server_factors: ServerFactors = "1:1",
+    mtbf: Mtbf = "0",
+    repair: Repair = "1h",
+    checkpoint_every: CheckpointEvery = "30m",
+    length_error: LengthError = 0.0,
+    sensing: Annotated[
+        str, typer.Option("--sensing", help="What is learnt of speeds: table, types, servers or three-layer.")
+    ] = "table",
+    output: Output = Format.table,
+) -> None:
+    """Run every policy on the same workloads under the same rules, and compare them seed by seed."""
+    from fairlead.rates.three_layer import Sensing
+    from fairlead.studies.comparison.compare import Request
+    from fairlead.studies.comparison.workloads import from_file, from_generator
+    from fairlead.studies.simulate import Setup
+    from fairlead.traces.clusters import read_cluster
+    from fairlead.traces.formats import Trace
+
+    if (trace is None) == (generate is None):
+        raise InputError("wanted either --trace FILE or --generate SPEC (such as --generate defaults)")
+    if sensing not in list(Sensing):
+        raise InputError(f'--sensing "{sensing}": wanted one of {", ".join(Sensing)}')
+    profile, aliases = open_profile(throughputs), gpu_aliases(alias)
+    where = read_cluster(cluster, aliases)
+    import_options = {
+        "format": trace_format,
+        "tenants": tenants,
+        "reference": reference,
+        "timezone": timezone,
+        "skip_bad_lines": skip_bad_lines,
+        "completed_only": completed_only,
+        "pin_types": pin_types,
+        "aliases": aliases,
+    }
+    setup: Any = Setup(
+        cluster=where,
+        trace=Trace((), "", ""),
+        profile=profile,
+        policy=None,  # type: ignore[arg-type]  # each run has its own
+        settings=settings_of(round_, decide, min_run),
+        world=world_of(0, server_factors, mtbf, repair, checkpoint_every, length_error),
+        restart_s=None if restart_cost is None else parse_duration(restart_cost),
+        tenant_weight=weights_of(tenant_weight),
+        sensing=Sensing(sensing),
+    )
+    request = Request(
+        policies=refs_of(policies),
+        seeds=seeds_of(seeds),
+        loads=loads_of(loads),
+        workload=from_file(trace, profile, where, jobs, import_options)
+        if trace is not None
+        else from_generator(profile, where, jobs, spec_of(generate or "")),
+        setup=setup,
+        skip_impossible=skip_impossible,
+    )
+    execute = executor_of(executor, workers or os.cpu_count() or 1, ray_address)
+    found = run(request, execute, state, fresh=fresh)
+    written = write_out(found, csv)
+    if output is Format.json:
+        print_json({**found.answer, "files": written})
+    else:
+        print_comparison(found.answer)
+        print(*(f"{what}: {path}" for what, path in written.items()), sep="\n")
+
+
+def run(request: Request, execute: Executor, state: str | None, *, fresh: bool) -> Comparison:
+    from fairlead.studies.comparison.compare import compare as study
+    from fairlead.studies.comparison.store import NothingKept, Store, default_folder
+
+    store = Store(Path(state) if state else default_folder())
+    with steps("comparing") as tell:
+        try:
+            return study(request, execute, NothingKept(store) if fresh else store, tell)
+        except KeyboardInterrupt:
+            raise FairleadError(
+                f"interrupted; finished runs are kept in {store.folder}, and the same command goes on from there"
+            ) from None
+
+
+def write_out(found: Comparison, csv: str | None) -> dict[str, str]:
+    """Path by what it is."""
+    from fairlead.studies.comparison.table import write_csv
+
+    return {"runs": csv, "tenants": write_csv(found.answer, csv)} if csv else {}
+
+
+def executor_of(name: str, workers: int, address: str | None) -> Executor:
+    from functools import partial
+
+    if name == "processes":
+        from fairlead.studies.comparison.workers import run_here
+
+        return partial(run_here, workers=workers)
+    if name == "ray":
+        from fairlead.studies.comparison.ray_workers import check_ray, run_on_ray
+
+        check_ray()
+        return partial(run_on_ray, address=address)
+    raise InputError(f'--executor "{name}": wanted processes or ray')
+
+
+def refs_of(text: str) -> list[Any]:
+    from fairlead.policies import REGISTRY
+    from fairlead.studies.plugins import refer
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names == ["all"]:
+        names = list(REGISTRY)
+    if not names:
+        raise InputError("--policies names none; wanted such as fifo,gavel,oef-coop, or all")
+    return [refer(name) for name in names]
+
+
+def seeds_of(text: str) -> list[int]:
+    """`0..9`, or `0,3,5`."""
+    low, dots, high = text.partition("..")
+    try:
+        found = list(range(int(low), int(high) + 1)) if dots else [int(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 0 or len(found) > MOST_SEEDS or len(set(found)) < len(found):
+        raise InputError(f'--seeds "{text}": wanted 0..9 or 0,3,5: at most {MOST_SEEDS} different numbers from 0')
+    return found
+
+
+def loads_of(text: str | None) -> list[float | None]:
+    if text is None:
+        return [None]
+    try:
+        found: list[float | None] = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(load is not None and 0 < load <= 1000 for load in found) or len(set(found)) < len(found):
+        raise InputError(f'--loads "{text}": wanted different numbers above 0 such as 0.6,0.8,1.0')
+    return found
+
+
+def spec_of(text: str) -> Generated:
+    from fairlead.studies.comparison.workloads import Generated
+
+    if text == "defaults":
+        return Generated()
+    more: dict[str, Any] = {}
+    for name, value in parse_pairs(text.split(","), "--generate").items():
+        if name not in GENERATE:
+            raise InputError(f'--generate {name}: wanted {", ".join(GENERATE)} (or --jobs), or just "defaults"')
+        try:
+            more[name] = int(value) if name == "tenants" else value if name in GENERATE[:2] else float(value)
+        except ValueError:
+            raise InputError(f'--generate {name}: "{value}" is not a number') from None
+    return Generated(more.pop("load", 0.8), more)
+
+
+# ---- the table -----------------------------------------------------------------------------------------------------
+
+
+def print_comparison(answer: dict[str, Any]) -> None:
+    """One table per load, then failures, who knew what, and what was assumed."""
+    seeds = max((row["runs"] for row in answer["rows"]), default=0)
+    for load in answer["loads"]:
+        print_wide_table(_title(answer, load), *_table(answer, load))
+    print(_footnote(answer["rows"], seeds))
+    for failure in answer["failures"]:
+        at = "" if failure["load"] is None else f", load {failure['load']:g}"
+        print(f"FAILED {failure['policy']} (seed {failure['seed']}{at}): {failure['reason']}")
+    knowing = [p["name"] for p in answer["policies"] if p["knows"]]
+    if knowing:
+        said = "; ".join(f"{p['name']}: {', '.join(p['knows'])}" for p in answer["policies"] if p["knows"])
+        print(f"Allowed to know more than the present: {said}")
+    if answer["workload"]["tenants"] > 1:
+        print("Results by tenant: --csv or -o json")
+    for note in answer["assumptions"]:
+        print(f"assumed: {note}")
+
+
+def _title(answer: dict[str, Any], load: float | None) -> str:
+    work = answer["workload"]
+    gpus = ", ".join(f"{count} {label}" for label, count in answer["cluster"]["gpus"].items())
+    at = "" if load is None else f", load {load:g}"
+    return f"{work['name']}: {work['jobs']:,} jobs of {work['tenants']} tenants on {gpus}{at}"
+
+
+def _table(answer: dict[str, Any], load: float | None) -> tuple[list[str], list[list[str]]]:
+    shown = answer["metrics"]
+    rows = [
+        [
+            row["policy"] if not row["failed"] else f"{row['policy']} ({len(row['failed'])} failed)",
+            *(cell_of(row["metrics"][m["name"]], m["unit"]) for m in shown),
+        ]
+        for row in answer["rows"]
+        if row["load"] == load
+    ]
+    return ["policy", *(m["label"] for m in shown)], rows
+
+
+def _footnote(rows: Sequence[dict[str, Any]], seeds: int) -> str:
+    from fairlead.numerics.paired import ALPHA, fewest_pairs
+
+    if seeds < fewest_pairs():
+        best = (
+            f"no best is marked: {seeds} seed{'s' if seeds > 1 else ''} cannot show a difference, {fewest_pairs()} can"
+        )
+    else:
+        best = f"* better than every other policy, seed by seed (paired sign-flip test, p < {ALPHA:g})"
+    spread = "mean ±standard deviation over seeds; " if seeds > 1 else ""
+    return f"{spread}{best}. FTF: time / time alone on an equal share."
+
+
+def cell_of(cell: dict[str, Any], unit: str) -> str:
+    if cell["mean"] is None:
+        return "-"
+    text = value_text(cell["mean"], unit)
+    if cell["sd"] is not None:
+        text += f" ±{value_text(cell['sd'], unit)}"
+    return f"*{text}" if cell["best"] else text
+
+
+def value_text(value: float, unit: str) -> str:
+    if unit == "s":
+        return format_duration(value).replace(" ", "")
+    if unit == "part":
+        return f"{value:.0%}"
+    return f"{value:.2f}ms" if unit == "ms" else number(value)

@@ -1,0 +1,1 @@
+"""Many runs under the same rules: which, where, kept, and what comes of them."""

@@ -1,0 +1,178 @@
+"""The headline table: means and spreads over seeds, and who is best where that is more than luck."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.numerics.paired import ALPHA, sign_flip_p
+from fairlead.traces.files import create_text
+
+CSV_KIND = "compare-runs/1"
+TENANTS_KIND = "compare-tenants/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    label: str
+    path: tuple[str, ...]  # in a run's record
+    unit: str  # s, ratio, part, GPUs, count or ms
+    better: str  # lower, higher; empty: neither, or a timing, which says more of the machine than of the policy
+
+
+METRICS = (
+    Metric("jct_mean", "mean JCT", ("summary", "jct_s", "mean"), "s", "lower"),
+    Metric("jct_p99", "p99 JCT", ("summary", "jct_s", "p99"), "s", "lower"),
+    Metric("makespan", "makespan", ("summary", "makespan_s"), "s", "lower"),
+    Metric("wait_mean", "mean wait", ("summary", "wait_s", "mean"), "s", "lower"),
+    Metric("ftf_mean", "mean FTF", ("summary", "ftf", "mean"), "ratio", "lower"),
+    Metric("ftf_max", "max FTF", ("summary", "ftf", "max"), "ratio", "lower"),
+    Metric("ftf_at_most_1", "FTF <= 1", ("summary", "ftf", "share_at_most_1"), "part", "higher"),
+    Metric("latency_max", "max latency ratio", ("summary", "latency_ratio", "max"), "ratio", "lower"),
+    Metric("utilisation", "utilisation", ("summary", "gpu_utilisation"), "part", ""),
+    Metric("fragmented", "fragmented GPUs", ("summary", "fragmented_gpus"), "GPUs", "lower"),
+    Metric("migrations", "moves per job", ("summary", "migrations_per_job"), "count", "lower"),
+    Metric("decision_mean", "mean decision", ("timings", "decision_s", "mean"), "ms", ""),
+)
+
+
+def value_of(record: dict[str, Any], metric: Metric) -> float | None:
+    found: Any = record
+    for key in metric.path:
+        found = found[key]
+    return None if found is None else float(found) * (1000.0 if metric.unit == "ms" else 1.0)
+
+
+def rows_of(
+    policies: Sequence[str],
+    loads: Sequence[float | None],
+    records: Sequence[dict[str, Any]],
+    failures: Sequence[dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """One row per load and policy, in the order in which they were asked for."""
+    rows = []
+    for load in loads:
+        runs = {p: {r["seed"]: r for r in records if r["policy"] == p and r["load"] == load} for p in policies}
+        columns = {
+            metric.name: {p: {seed: value_of(r, metric) for seed, r in runs[p].items()} for p in policies}
+            for metric in METRICS
+        }
+        best = {metric.name: best_of(columns[metric.name], metric.better) for metric in METRICS if metric.better}
+        for policy in policies:
+            failed = [
+                {"seed": f["seed"], "reason": f["reason"]}
+                for f in failures
+                if f["policy"] == policy and f["load"] == load
+            ]
+            numbers = {
+                metric.name: _spread(columns[metric.name][policy].values(), policy, best.get(metric.name))
+                for metric in METRICS
+            }
+            rows.append(
+                {"policy": policy, "load": load, "runs": len(runs[policy]), "failed": failed, "metrics": numbers}
+            )
+    return rows
+
+
+def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[str, float] | None:
+    """(policy, p) of the one that beats each other one, seed by seed; None where that could be luck.
+
+    It must have the best mean, and against every other policy the paired sign-flip test must say p < ALPHA on the seeds
+    that both finished; p is the largest of them. "Better than all" is false as soon as one of its parts is, so the
+    parts need no correction for their number.
+    """
+    sign = 1.0 if better == "lower" else -1.0
+    known = {p: {s: v for s, v in column.items() if v is not None} for p, column in values.items()}
+    means = {p: sign * float(np.mean(list(column.values()))) for p, column in known.items() if column}
+    if len(means) < 2:
+        return None
+    first = min(means, key=lambda p: (means[p], list(means).index(p)))
+    worst = 0.0
+    for other in means:
+        if other != first:
+            both = sorted(known[first].keys() & known[other].keys())
+            difference = np.array([sign * (known[first][s] - known[other][s]) for s in both])
+            if not len(both) or difference.mean() >= 0:
+                return None
+            worst = max(worst, sign_flip_p(difference))
+    return (first, worst) if worst < ALPHA else None
+
+
+def tenants_of(
+    policies: Sequence[str], loads: Sequence[float | None], records: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What became of each tenant under each policy, as means over seeds."""
+    rows = []
+    for load in loads:
+        for policy in policies:
+            found = [r["summary"]["tenants"] for r in records if r["policy"] == policy and r["load"] == load]
+            for name in dict.fromkeys(name for tenants in found for name in tenants):
+                mine = [tenants[name] for tenants in found if name in tenants]
+                rows.append(
+                    {
+                        "policy": policy,
+                        "load": load,
+                        "tenant": name,
+                        "jobs_finished": _mean(t["jobs_finished"] for t in mine),
+                        "jct_mean_s": _mean(t["jct_s"]["mean"] for t in mine),
+                        "wait_mean_s": _mean(t["wait_s"]["mean"] for t in mine),
+                        "ftf_mean": _mean(t["ftf"]["mean"] for t in mine),
+                        "ftf_max": _mean(t["ftf"]["max"] for t in mine),
+                        "gpu_hours": _mean(t["gpu_hours"] for t in mine),
+                    }
+                )
+    return rows
+
+
+def write_csv(answer: dict[str, Any], path: str) -> str:
+    """One line per run, failed ones with their reason; tenants beside it, in the file whose name is returned."""
+    with create_text(path) as file:
+        file.write(f"# fairlead: {CSV_KIND}\n")
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["policy", "load", "seed", *(_column(m) for m in METRICS), "failed"])
+        for run in answer["runs"]:
+            numbers = [value_of(run, metric) for metric in METRICS]
+            lines.writerow([run["policy"], _text(run["load"]), run["seed"], *map(_text, numbers), ""])
+        for run in answer["failures"]:
+            lines.writerow([run["policy"], _text(run["load"]), run["seed"], *[""] * len(METRICS), run["reason"]])
+    beside = f"{path.removesuffix('.csv')}.tenants.csv"
+    with create_text(beside) as file:
+        file.write(f"# fairlead: {TENANTS_KIND}\n")
+        lines = csv.writer(file, lineterminator="\n")
+        columns = list(answer["tenants"][0]) if answer["tenants"] else ["policy", "load", "tenant"]
+        lines.writerow(columns)
+        lines.writerows([[_text(row[c]) for c in columns] for row in answer["tenants"]])
+    return beside
+
+
+def _column(metric: Metric) -> str:
+    return f"{metric.name}_{metric.unit}" if metric.unit in ("s", "ms") else metric.name
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else repr(value) if isinstance(value, float) else str(value)
+
+
+def _spread(values: Iterable[float | None], policy: str, best: tuple[str, float] | None) -> dict[str, Any]:
+    known = np.array([value for value in values if value is not None])
+    if not len(known):
+        return {"mean": None, "sd": None, "low": None, "high": None, "best": False, "p": None}
+    mine = best is not None and best[0] == policy
+    return {
+        "mean": float(known.mean()),
+        "sd": float(known.std(ddof=1)) if len(known) > 1 else None,
+        "low": float(known.min()),
+        "high": float(known.max()),
+        "best": mine,
+        "p": best[1] if mine and best is not None else None,
+    }
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

@@ -1,0 +1,66 @@
+"""The jobs of a comparison: read from a file or generated, for a seed and a load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import InputError
+from fairlead.rates.profile import Profile
+from fairlead.traces.formats import Trace, read_trace
+from fairlead.traces.generate import generate
+from fairlead.traces.stats import trace_stats
+
+# (load or None, seed) -> jobs
+Workload = Callable[[float | None, int], Trace]
+
+GENERATE_JOBS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What `--generate` says, on top of the defaults of `fairlead trace generate`."""
+
+    load: float = 0.8
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def from_file(path: str, profile: Profile, cluster: Cluster, jobs: int | None, options: dict[str, Any]) -> Workload:
+    """The first `jobs` of a trace in any known format; for a load, its arrivals are drawn together or apart."""
+
+    @cache
+    def read(seed: int) -> Trace:
+        trace = read_trace(path, profile=profile, seed=seed, **options)
+        if jobs is None or jobs >= len(trace.jobs):
+            return trace
+        said = f"only the first {jobs} of {len(trace.jobs)} jobs (--jobs)"
+        return replace(trace, jobs=trace.jobs[:jobs], notes=(*trace.notes, said))
+
+    def build(load: float | None, seed: int) -> Trace:
+        return read(seed) if load is None else at_load(read(seed), profile, cluster, load)
+
+    return build
+
+
+def from_generator(profile: Profile, cluster: Cluster, jobs: int | None, given: Generated) -> Workload:
+    def build(load: float | None, seed: int) -> Trace:
+        count = GENERATE_JOBS if jobs is None else jobs
+        return generate(
+            cluster, profile, jobs=count, load=given.load if load is None else load, seed=seed, **given.more
+        )
+
+    return build
+
+
+def at_load(trace: Trace, profile: Profile, cluster: Cluster, load: float) -> Trace:
+    """The same jobs, their arrivals stretched or squeezed so that they offer `load`."""
+    own = trace_stats(trace, profile, cluster).load
+    if not own:
+        raise InputError(f"{trace.name}: its arrivals span no time, so it has no load to change; leave --loads out")
+    factor = own / load
+    jobs = tuple(replace(job, arrival_s=job.arrival_s * factor) for job in trace.jobs)
+    said = f"arrival times x {factor:.4g}, so that the load is {load:g} instead of {own:.3g}"
+    return replace(trace, jobs=jobs, notes=(*trace.notes, said))

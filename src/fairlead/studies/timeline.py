@@ -1,0 +1,213 @@
+"""Who held which GPUs from when to when: kept while a run goes on, and read as averages over slices of time."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.model import events as ev
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.cluster import Cluster
+from fairlead.model.decision import Decision
+
+_LEAVE = (ev.Finished, ev.Failed, ev.Lost, ev.Refused, ev.Cancelled)
+_END = (ev.Finished, ev.Failed, ev.Cancelled)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stays:
+    """One row per stay of a job on a node."""
+
+    job: IntArray
+    node: IntArray
+    gpus: IntArray
+    start_s: FloatArray
+    end_s: FloatArray
+
+
+class Timeline:
+    """Told of every event and decision, like a journal."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.tenants: dict[str, int] = {}
+        self.tenant_of: list[int] = []  # j
+        self.width: list[int] = []  # j
+        self.arrival_s: list[float] = []  # j
+        self.end_s: list[float] = []  # j  inf while it has not ended
+        self.node_changes: list[tuple[float, int, bool]] = []  # (when, node, is up now)
+        self.now_s = 0.0
+        self._open: dict[int, list[int]] = {}  # job -> its rows that have not ended
+        self._rows = array("q")  # job, node, GPUs, job, node, GPUs, ...
+        self._start_s, self._end_s = array("d"), array("d")
+
+    def event(self, event: ev.Event) -> None:
+        self.now_s = event.time_s
+        if isinstance(event, ev.Arrived):
+            self.tenant_of.append(self.tenants.setdefault(event.spec.tenant, len(self.tenants)))
+            self.width.append(event.spec.gpus)
+            self.arrival_s.append(event.time_s)
+            self.end_s.append(np.inf)
+        elif isinstance(event, _LEAVE):
+            for j in event.jobs.tolist():
+                self._leave(j, event.time_s)
+                if isinstance(event, _END):
+                    self.end_s[j] = event.time_s
+        elif isinstance(event, ev.NodeDown | ev.NodeUp):
+            self.node_changes.append((event.time_s, event.node, isinstance(event, ev.NodeUp)))
+
+    def decision(self, decision: Decision) -> None:
+        self.now_s = decision.time_s
+        for j in decision.stop.tolist():
+            self._leave(j, decision.time_s)
+        for j, spot in zip(decision.start.tolist(), decision.spots, strict=True):
+            first = len(self._start_s)
+            for node, gpus in spot:
+                self._rows.extend((j, node, gpus))
+                self._start_s.append(decision.time_s)
+                self._end_s.append(np.inf)
+            self._open[j] = list(range(first, len(self._start_s)))
+
+    def _leave(self, j: int, time_s: float) -> None:
+        for row in self._open.pop(j, ()):
+            self._end_s[row] = time_s
+
+    def stays(self) -> Stays:
+        job, node, gpus = np.array(self._rows, dtype=np.int64).reshape(-1, 3).T
+        start_s, end_s = np.array(self._start_s), np.minimum(np.array(self._end_s), self.now_s)
+        return Stays(job, node, gpus, start_s, end_s)
+
+
+def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int, most_tenants: int) -> dict[str, Any]:
+    """Averages over equal slices of the run: GPUs in use by type, shares and entitlements of tenants, fragments.
+
+    A tenant is entitled to w_u / (sum of w over tenants with active jobs) while it has active jobs, else to nothing. A
+    free GPU is a *fragment* for a job of width d where its node has fewer than min(d, size of the node) free GPUs;
+    fragments are averaged over the widths of the workload.
+    """
+    stays = line.stays()
+    first_s = min(line.arrival_s, default=0.0)
+    edges_s = np.linspace(first_s, max(line.now_s, first_s + 1.0), slices + 1)
+    node_type = line.cluster.node_type
+    use = {label: _mean_held(stays, node_type[stays.node] == t, edges_s) for t, label in enumerate(line.cluster.types)}
+    up = {label: _mean_up(line, t, edges_s) for t, label in enumerate(line.cluster.types)}
+    all_up = sum(up.values(), start=np.zeros(slices))
+    fragments, free = _fragments(line, stays, edges_s)
+    return {
+        "hour": ((edges_s[:-1] + edges_s[1:]) / 7200 - first_s / 3600).tolist(),
+        "utilisation": {t: _ratio(use[t], up[t]).tolist() for t in use},
+        "tenants": _tenant_series(line, stays, tenant_weight, edges_s, all_up, most_tenants),
+        "fragmented_gpus": fragments.tolist(),
+        "free_gpus": free.tolist(),
+    }
+
+
+def mean_fragments(series: Mapping[str, Any]) -> float | None:
+    values = series["fragmented_gpus"]
+    return float(np.mean(values)) if values else None
+
+
+def _tenant_series(
+    line: Timeline, stays: Stays, given: Mapping[str, float], edges_s: FloatArray, all_up: FloatArray, most: int
+) -> dict[str, dict[str, list[float]]]:
+    """Of the tenants that held most: part of all GPUs held, and the part that they were entitled to."""
+    tenant_of = np.array(line.tenant_of, dtype=np.int64)
+    names = list(line.tenants)
+    owner = tenant_of[stays.job] if len(stays.job) else stays.job
+    held = np.bincount(owner, stays.gpus * (stays.end_s - stays.start_s), len(names))  # u
+    weight = np.array([given.get(name, 1.0) for name in names])
+    moments_s, active = _active_tenants(line, tenant_of, len(names))  # k,  k,u
+    total = np.maximum(active @ weight, 1e-300)
+    shown = sorted(np.argsort(-held, kind="stable")[:most].tolist())
+    return {
+        names[u]: {
+            "share": _ratio(_mean_held(stays, owner == u, edges_s), all_up).tolist(),
+            "entitled": _slice_means(moments_s, active[:, u] * weight[u] / total, edges_s).tolist(),
+        }
+        for u in shown
+    }
+
+
+def _active_tenants(line: Timeline, tenant_of: IntArray, tenants: int) -> tuple[FloatArray, FloatArray]:
+    """Moments (k) at which a job arrives or ends, and which tenants have active jobs from then on (k,u as 0 or 1)."""
+    arrival_s, end_s = np.array(line.arrival_s), np.array(line.end_s)
+    moments_s = np.unique(np.concatenate((arrival_s, end_s[np.isfinite(end_s)])))
+    change = np.zeros((len(moments_s) + 1, tenants))
+    np.add.at(change, (np.searchsorted(moments_s, arrival_s), tenant_of), 1.0)
+    np.add.at(change, (np.searchsorted(moments_s, end_s), tenant_of), -1.0)
+    return moments_s, (np.cumsum(change, axis=0)[:-1] > 0).astype(np.float64)
+
+
+def _mean_held(stays: Stays, mine: np.ndarray, edges_s: FloatArray) -> FloatArray:
+    """GPUs held, by slice."""
+    gpus = stays.gpus[mine].astype(np.float64)
+    times_s = np.concatenate((stays.start_s[mine], stays.end_s[mine]))
+    order = np.argsort(times_s, kind="stable")
+    return _slice_means(times_s[order], np.cumsum(np.concatenate((gpus, -gpus))[order]), edges_s)
+
+
+def _mean_up(line: Timeline, t: int, edges_s: FloatArray) -> FloatArray:
+    """GPUs of the type on nodes that are up, by slice."""
+    gpus = line.cluster.node_gpus
+    changes = [
+        (when, int(gpus[n]) * (1 if is_up else -1))
+        for when, n, is_up in line.node_changes
+        if line.cluster.node_type[n] == t
+    ]
+    times_s = np.array([-1.0, *(when for when, _ in changes)])
+    return _slice_means(times_s, np.cumsum([int(line.cluster.capacity[t]), *(d for _, d in changes)]), edges_s)
+
+
+def _fragments(line: Timeline, stays: Stays, edges_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Fragments, and free GPUs, by slice."""
+    size = line.cluster.node_gpus.tolist()
+    lost = {s: _expected_fragments(s, line.width) for s in set(size)}
+    free, up = list(size), [True] * len(size)
+    node, gpus_of = stays.node.tolist(), stays.gpus.tolist()
+    changes: list[tuple[float, int, int, bool | None]] = []
+    for times_s, sign in ((stays.start_s.tolist(), -1), (stays.end_s.tolist(), 1)):
+        changes += [(when, n, sign * g, None) for when, n, g in zip(times_s, node, gpus_of, strict=True)]
+    changes += [(when, n, 0, is_up) for when, n, is_up in line.node_changes]
+    changes.sort(key=lambda change: change[0])
+    # Starts and ends of one instant may come in any order: only what holds after the last of them is kept.
+    fragments, idle = sum(lost[s][s] for s in size), float(sum(size))
+    times, values = [-1.0], [(fragments, idle)]
+    for when, n, gpus, is_up in changes:
+        before = free[n] if up[n] else 0
+        free[n] += gpus
+        up[n] = up[n] if is_up is None else is_up
+        after = free[n] if up[n] else 0
+        table = lost[size[n]]
+        fragments += table[max(after, 0)] - table[max(before, 0)]
+        idle += after - before
+        if times[-1] == when:
+            values[-1] = (fragments, idle)
+        else:
+            times.append(when)
+            values.append((fragments, idle))
+    columns = np.array(values)
+    return _slice_means(np.array(times), columns[:, 0], edges_s), _slice_means(np.array(times), columns[:, 1], edges_s)
+
+
+def _expected_fragments(size: int, widths: Sequence[int]) -> list[float]:
+    """By free GPUs of a node of this size: free x part of the jobs that would need more of it."""
+    need = np.minimum(np.array(widths, dtype=np.int64), size)
+    return [float(free * (need > free).mean()) if len(need) else 0.0 for free in range(size + 1)]
+
+
+def _slice_means(times_s: FloatArray, values: FloatArray, edges_s: FloatArray) -> FloatArray:
+    """Of a function that takes values[k] from times_s[k] to times_s[k + 1], and 0 before the first."""
+    if not len(times_s):
+        return np.zeros(len(edges_s) - 1)
+    area = np.concatenate(([0.0], np.cumsum(np.asarray(values)[:-1] * np.diff(times_s))))
+    at = np.interp(edges_s, times_s, area)
+    beyond = np.maximum(edges_s - times_s[-1], 0.0) * values[-1]
+    return np.asarray(np.diff(at + beyond) / np.diff(edges_s))
+
+
+def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 1e-12)

@@ -1,0 +1,280 @@
+"""Comparisons: the same numbers however they are run, killed or not, and a policy that fails fails alone."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.cli.main import main
+from fairlead.studies.comparison.table import METRICS, best_of
+
+BASE = ["compare", "--cluster", "v100:4,k80:4", "--generate", "durations=gavel,load=1.2,tenants=2", "--jobs", "12"]
+
+GOOD = """
+from fairlead.model.allocation import Grants, Level
+from fairlead.policies.policy import Policy
+import numpy as np
+
+def allocate(view, memory):
+    {before}
+    free, rows = view.capacity.copy(), []
+    for j in range(view.jobs):
+        for t in np.flatnonzero(view.rate[j]):
+            if free[t] >= view.width[j]:
+                free[t] -= view.width[j]
+                rows.append((j, t, view.width[j]))
+                break
+    jobs, types, gpus = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return Grants(jobs, types, gpus), None
+
+mine = Policy("{name}", "First come, first served.", "made up", Level.GRANTS, allocate)
+"""
+
+
+def own_policy(folder: Path, name: str, before: str = "pass") -> str:
+    path = folder / f"{name}.py"
+    path.write_text(GOOD.format(name=name, before=before), encoding="utf-8")
+    return f"{path}:mine"
+
+
+def call(*args: str) -> int:
+    """Its exit code."""
+    sys.argv = ["fairlead", *args]
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return int(stopped.value.code or 0)
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
+    assert call(*BASE, *args, "-o", "json") == 0
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def numbers(answer: dict[str, Any]) -> dict[str, Any]:
+    """All but what a clock measured, and what was found done."""
+    left = copy.deepcopy(answer)
+    left.pop("runs_found_done")
+    left.pop("files")
+    for row in left["rows"]:
+        row["metrics"].pop("decision_mean")
+    for record in left["runs"]:
+        record.pop("timings")
+    return left
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    assert call(*args) == 2
+    return capsys.readouterr().err
+
+
+def test_the_numbers_do_not_depend_on_the_number_of_processes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    same = ["--policies", "fifo,las,gavel", "--seeds", "0..2", "--loads", "0.8,1.5"]
+
+    one = run(capsys, *same, "--workers", "1", "--state", str(tmp_path / "one"))
+    three = run(capsys, *same, "--workers", "3", "--state", str(tmp_path / "three"))
+
+    assert numbers(one) == numbers(three)
+    assert [(r["policy"], r["load"]) for r in one["rows"]] == [
+        (p, load) for load in (0.8, 1.5) for p in ("fifo", "las", "gavel")
+    ]
+    assert all(row["runs"] == 3 for row in one["rows"])
+
+
+def test_runs_that_were_done_are_found_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    state = ["--state", str(tmp_path / "state"), "--seeds", "0,1"]
+
+    first = run(capsys, "--policies", "fifo,las", *state)
+    more = run(capsys, "--policies", "fifo,las,srtf", *state)
+    fresh = run(capsys, "--policies", "fifo,las", *state, "--fresh")
+
+    assert (first["runs_found_done"], more["runs_found_done"], fresh["runs_found_done"]) == (0, 4, 0)
+    assert numbers(first) == numbers(fresh)
+    assert [r for r in numbers(more)["runs"] if r["policy"] != "srtf"] == numbers(first)["runs"]
+
+
+def test_a_file_that_was_cut_off_is_not_taken_for_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    state = ["--policies", "fifo", "--state", str(tmp_path / "state")]
+    first = run(capsys, *state)
+    (kept,) = (tmp_path / "state").rglob("*.json")
+    kept.write_text(kept.read_text(encoding="utf-8")[:-20], encoding="utf-8")
+
+    again = run(capsys, *state)
+
+    assert again["runs_found_done"] == 0
+    assert numbers(again) == numbers(first)
+
+
+@pytest.mark.slow
+def test_a_killed_comparison_goes_on_and_ends_with_the_same_numbers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    slow = own_policy(tmp_path, "slow", "import time; time.sleep(0.02)")
+    same = ["--policies", f"fifo,{slow}", "--seeds", "0..3", "--workers", "2"]
+    state = tmp_path / "state"
+    command = [sys.executable, "-m", "fairlead.cli.main", *BASE, *same, "--state", str(state), "-o", "json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        until_s = time.monotonic() + 60
+        while len(list(state.rglob("*.json"))) < 3:
+            assert time.monotonic() < until_s, "no run was kept within a minute"
+            assert process.poll() is None, "it ended before it could be killed"
+            time.sleep(0.02)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    kept = len(list(state.rglob("*.json")))
+
+    resumed = run(capsys, *same, "--state", str(state))
+    whole = run(capsys, *same, "--state", str(tmp_path / "other"))
+
+    assert 3 <= kept <= resumed["runs_found_done"] < 8
+    assert whole["runs_found_done"] == 0
+    assert numbers(resumed) == numbers(whole)
+
+
+def test_a_policy_that_fails_fails_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    raises = own_policy(tmp_path, "raises", "assert view.now_s < 3600, 'cannot count so far'")
+    dies = own_policy(tmp_path, "dies", "import os; os._exit(7)")
+    wrong = own_policy(tmp_path, "wrong", "view = __import__('dataclasses').replace(view, capacity=view.capacity * 9)")
+
+    found = run(capsys, "--policies", f"{raises},{dies},fifo,{wrong}", "--state", str(tmp_path / "state"))
+
+    reasons = {failure["policy"]: failure["reason"] for failure in found["failures"]}
+    assert "cannot count so far" in reasons["raises"]
+    assert "raises.py line" in reasons["raises"]
+    assert reasons["dies"] == "its process died (exit code 7)"
+    rows = {row["policy"]: row for row in found["rows"]}
+    assert rows["fifo"]["metrics"]["jct_mean"]["mean"] > 0
+    assert rows["fifo"]["failed"] == []
+    assert rows["raises"]["metrics"]["jct_mean"]["mean"] is None
+    assert rows["raises"]["failed"][0]["reason"] == reasons["raises"]
+
+
+def test_failures_are_told_in_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    dies = own_policy(tmp_path, "dies", "import os; os._exit(7)")
+
+    assert call(*BASE, "--policies", f"fifo,{dies}", "--state", str(tmp_path / "state")) == 0
+
+    out = capsys.readouterr().out
+    assert "dies (1 failed)" in out
+    assert "FAILED dies (seed 0): its process died (exit code 7)" in out
+
+
+def test_a_policy_of_ones_own_that_changes_is_run_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    state = ["--state", str(tmp_path / "state")]
+    run(capsys, "--policies", own_policy(tmp_path, "mine"), *state)
+
+    again = run(capsys, "--policies", own_policy(tmp_path, "mine"), *state)
+    other = run(capsys, "--policies", own_policy(tmp_path, "mine", "view.jobs"), *state)
+
+    assert (again["runs_found_done"], other["runs_found_done"]) == (1, 0)
+
+
+def test_a_seed_that_changes_nothing_is_no_further_observation(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "jobs.csv"
+    rows = "".join(f"j{i},u{i % 2},resnet50,{i * 100},1,{30000 + i}\n" for i in range(8))
+    trace.write_text("id,tenant,model,arrival_s,gpus,steps\n" + rows, encoding="utf-8")
+    args = ["compare", "--cluster", "v100:2,k80:2", "--trace", str(trace), "--policies", "fifo,srtf", "--seeds", "0..7"]
+
+    args += ["--state", str(tmp_path / "state"), "-o", "json"]
+    call(*args)
+    still = json.loads(capsys.readouterr().out)
+    call(*args, "--server-factors", "0.8:1.2")
+    drawn = json.loads(capsys.readouterr().out)
+
+    assert [row["runs"] for row in still["rows"]] == [1, 1]
+    assert any("seeds 1..7 would repeat an earlier run" in note for note in still["assumptions"])
+    assert not any(cell["best"] for row in still["rows"] for cell in row["metrics"].values())
+    assert [row["runs"] for row in drawn["rows"]] == [8, 8]
+
+
+def test_a_load_moves_the_arrivals_of_a_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    here = ["--cluster", "v100:4,k80:4"]
+    trace = str(tmp_path / "jobs.csv")
+    call("trace", "generate", *here, "--jobs", "30", "--load", "0.5", "--durations", "gavel", "--out", trace)
+    capsys.readouterr()
+
+    args = ["--trace", trace, "--loads", "0.5,4", "--policies", "fifo,gavel", "--state", str(tmp_path / "state")]
+    call("compare", *here, *args, "-o", "json")
+    found = json.loads(capsys.readouterr().out)
+
+    wait = {(r["policy"], r["load"]): r["metrics"]["wait_mean"]["mean"] for r in found["rows"]}
+    assert wait["fifo", 4.0] > wait["fifo", 0.5]
+    assert wait["gavel", 4.0] > wait["gavel", 0.5]
+    assert any("load is 4 instead of" in note for note in found["assumptions"])
+
+
+def test_csv_holds_a_line_per_run_and_the_tenants_beside(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    dies = own_policy(tmp_path, "dies", "import os; os._exit(7)")
+    out = tmp_path / "runs.csv"
+
+    found = run(
+        capsys, "--policies", f"fifo,{dies}", "--seeds", "0,1", "--state", str(tmp_path / "s"), "--csv", str(out)
+    )
+
+    lines = out.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "# fairlead: compare-runs/1"
+    rows = list(csv.DictReader(lines[1:]))
+    assert [(r["policy"], r["seed"]) for r in rows] == [("fifo", "0"), ("fifo", "1"), ("dies", "0"), ("dies", "1")]
+    assert float(rows[0]["jct_mean_s"]) == found["runs"][0]["summary"]["jct_s"]["mean"]
+    assert rows[2]["failed"] == "its process died (exit code 7)"
+    tenants = Path(found["files"]["tenants"]).read_text(encoding="utf-8").splitlines()
+    assert {row["tenant"] for row in csv.DictReader(tenants[1:])} == {"tenant-1", "tenant-2"}
+
+
+def test_best_must_beat_every_other_one_seed_by_seed() -> None:
+    def column(first: float, *more: float) -> dict[int, float | None]:
+        return {s: first + s + (more[s] if s < len(more) else 0.0) for s in range(6)}
+
+    clear = {"a": column(1.0), "b": column(1.5), "c": column(3.0)}
+    near = {**clear, "b": column(1.5, -0.6)}  # at one seed b is better than a
+
+    assert best_of(clear, "lower") == ("a", 2 / 64)
+    assert best_of(clear, "higher") == ("c", 2 / 64)
+    assert best_of(near, "lower") is None
+    assert best_of({"a": column(1.0)}, "lower") is None
+    assert best_of({"a": column(1.0), "b": column(1.0)}, "lower") is None
+    assert best_of({"a": {0: 1.0}, "b": {0: 9.0}}, "lower") is None
+
+
+def test_what_each_policy_may_know_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = run(capsys, "--policies", "fifo,srtf", "--state", str(tmp_path / "state"))
+
+    fifo, srtf = (policy["allowed_to_know"] for policy in found["policies"])
+    assert (fifo["job lengths"], srtf["job lengths"]) == ("no", "yes")
+    assert fifo["future arrivals"] == srtf["future arrivals"] == "no"
+    assert {metric.name for metric in METRICS} == set(found["rows"][0]["metrics"])
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--policies", "fifo"], "either --trace FILE or --generate SPEC"),
+        (["--generate", "defaults", "--policies", "lifo"], 'no policy "lifo"'),
+        (["--generate", "defaults", "--policies", ","], "--policies names none"),
+        (["--generate", "defaults", "--policies", "fifo,fifo"], 'two policies are called "fifo"'),
+        (["--generate", "defaults", "--policies", "no.py:x"], "no.py: cannot be read"),
+        (["--generate", "defaults", "--policies", "fifo", "--seeds", "3..1"], "--seeds"),
+        (["--generate", "defaults", "--policies", "fifo", "--loads", "0"], "--loads"),
+        (["--generate", "size=3", "--policies", "fifo"], "--generate size"),
+        (["--generate", "defaults", "--policies", "fifo", "--executor", "slurm"], "wanted processes or ray"),
+        (["--generate", "defaults", "--policies", "fifo", "--sensing", "all"], "--sensing"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(capsys: pytest.CaptureFixture[str], args: list[str], said: str) -> None:
+    assert said in refused(capsys, "compare", "--cluster", "v100:4", *args)
