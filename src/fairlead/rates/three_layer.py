@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from statistics import median
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import Estimator, TableEstimator
 from fairlead.rates.profile import Profile
+from fairlead.rates.unmeasured import WithUnmeasured
 
 
 class Sensing(StrEnum):
@@ -31,6 +32,11 @@ class Learns(Protocol):
     def observe(self, job: int, model: str, spot: Spot, rate: float) -> None: ...
 
     def relative(self, jobs: IntArray) -> FloatArray: ...
+
+    def learnt(self) -> Any:
+        """All of it, as JSON can hold it."""
+
+    def learn_again(self, learnt: Any) -> None: ...
 
 
 class ThreeLayer:
@@ -102,6 +108,23 @@ class ThreeLayer:
                 found[row, node] = seen.value
         return found
 
+    def learnt(self) -> dict[str, Any]:
+        tables = {"on_node": self._on_node, "on_type": self._on_type, "of_node": self._of_node}
+        return {
+            **{
+                name: [[one, other, *seen.parts] for one, row in table.items() for other, seen in row.items()]
+                for name, table in tables.items()
+            },
+            "factor": list(self._factor.items()),
+        }
+
+    def learn_again(self, learnt: Any) -> None:
+        for name, table in (("on_node", self._on_node), ("on_type", self._on_type), ("of_node", self._of_node)):
+            table.clear()
+            for one, other, count, total in learnt[name]:
+                table.setdefault(one, {})[other] = _Mean(count, total)
+        self._factor = dict(learnt["factor"])
+
     def predict(self, job: int, model: str, spot: Spot) -> float:
         """Samples a second on this spot."""
         relative = self.relative(np.array([job]))[0]
@@ -114,12 +137,16 @@ class ThreeLayer:
 class _Mean:
     __slots__ = ("_count", "_total")
 
-    def __init__(self) -> None:
-        self._count, self._total = 0, 0.0
+    def __init__(self, count: int = 0, total: float = 0.0) -> None:
+        self._count, self._total = count, total
 
     def add(self, value: float) -> None:
         self._count += 1
         self._total += value
+
+    @property
+    def parts(self) -> tuple[int, float]:
+        return self._count, self._total
 
     @property
     def value(self) -> float:
@@ -127,7 +154,14 @@ class _Mean:
 
 
 def build_estimator(
-    profile: Profile, cluster: Cluster, restart_s: float | None, sensing: Sensing = Sensing.TABLE
+    profile: Profile,
+    cluster: Cluster,
+    restart_s: float | None,
+    sensing: Sensing = Sensing.TABLE,
+    *,
+    unmeasured: bool = False,
 ) -> Estimator:
-    table = TableEstimator(profile, cluster, restart_s=restart_s)
+    """`unmeasured` takes models that the profile does not know, as a live cluster must."""
+    known = TableEstimator(profile, cluster, restart_s=restart_s)
+    table = WithUnmeasured(known) if unmeasured else known
     return table if sensing is Sensing.TABLE else ThreeLayer(table, cluster, sensing)

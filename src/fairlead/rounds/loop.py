@@ -77,7 +77,8 @@ def run(
 ) -> Run:
     """Until nothing can happen any more, or the engine says so. `tick` is told after every decision, for progress bars."""
     result, memory = Run(), Memory()
-    due_s = math.inf  # when the last decision should be looked at again
+    # When the last decision should be looked at again; jobs that were there before us have seen none of ours.
+    due_s = state.now_s if state.active else math.inf
     last_s = -math.inf  # the last round boundary at which we decided
     while True:
         # News of an empty cluster made a decision due that nobody took: it is due now, not back then.

@@ -24,7 +24,7 @@ from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rates.estimator import Estimator, allowed_rates
 from fairlead.rates.three_layer import Learns
 
-_COLUMNS: dict[str, tuple[type, float]] = {
+COLUMNS: dict[str, tuple[type, float]] = {
     # name: (dtype, value of a job that has just arrived)
     "phase": (np.int64, Phase.WAITING),
     "tenant": (np.int64, 0),
@@ -115,7 +115,7 @@ class State:
         self._given_quotas: dict[int, tuple[Quota, ...]] = {}
         self.quotas: Quotas | None = None
         self.best_rate = np.zeros((0, len(cluster.types)))  # j,t  samples/s at the reference width
-        for name, (dtype, _) in _COLUMNS.items():
+        for name, (dtype, _) in COLUMNS.items():
             setattr(self, name, np.zeros(0, dtype=dtype))
 
         self._node_type: list[int] = cluster.node_type.tolist()
@@ -416,11 +416,21 @@ class State:
             self._draw_up_quotas()
         return u
 
+    def relabel(self) -> None:
+        """Draw up what follows from the jobs' descriptions and their columns: positions, kinds, sets of widths."""
+        for j, spec in enumerate(self.specs):
+            self.position[spec.id] = j
+            self.models.setdefault(spec.model, len(self.models))
+            self.kinds.setdefault((spec.tenant, spec.model, spec.gpus, spec.types), len(self.kinds))
+            if self._width_set.setdefault(spec.widths, len(self.width_sets)) == len(self.width_sets):
+                self.width_sets.append(spec.widths)
+            self._alike.setdefault((self.best_rate[j].tobytes(), spec.gpus, spec.weight), len(self._alike))
+
     def _draw_up_quotas(self) -> None:
         self.quotas = quota_table(self._given_quotas, len(self.tenants), self.cluster.types)
 
     def _grow(self, rows: int) -> None:
-        for name, (dtype, fresh) in _COLUMNS.items():
+        for name, (dtype, fresh) in COLUMNS.items():
             column: Any = np.full(rows, fresh, dtype=dtype)
             column[: self.jobs] = getattr(self, name)[: self.jobs]
             setattr(self, name, column)

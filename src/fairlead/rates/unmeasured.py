@@ -1,0 +1,42 @@
+"""Rates of models that nobody has measured: a live cluster takes jobs whose speeds no table holds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.rates.estimator import TableEstimator
+
+
+class WithUnmeasured:
+    """The table where it knows the model. Any other runs everywhere, at one sample a second and GPU on the fastest type
+    and elsewhere in proportion to the types' speed over all models; a step at its reference width is one sample a GPU.
+    """
+
+    def __init__(self, table: TableEstimator) -> None:
+        self._table = table
+        self._capacity = table.cluster.capacity
+        speed = table.type_speed()
+        known = speed[speed > 0]
+        # A type without any measurement is taken for the slowest, so that jobs may still run there.
+        self._speed = np.where(speed > 0, speed, known.min() if known.size else 1.0)  # t
+        self._measured = frozenset(table.profile.models)
+
+    def best(self, model: str, gpus: int) -> FloatArray:
+        if model in self._measured:
+            return self._table.best(model, gpus)
+        return np.asarray(np.where(gpus <= self._capacity, gpus * self._speed, 0.0))
+
+    def at(self, model: str, type_: int, gpus: int, nodes: int) -> float:
+        if model in self._measured:
+            return self._table.at(model, type_, gpus, nodes)
+        return gpus * float(self._speed[type_])
+
+    def type_speed(self) -> FloatArray:
+        return self._table.type_speed()
+
+    def samples_per_step(self, model: str, gpus: int) -> float:
+        return self._table.samples_per_step(model, gpus) if model in self._measured else float(gpus)
+
+    def restart_s(self, model: str) -> float:
+        return self._table.restart_s(model)

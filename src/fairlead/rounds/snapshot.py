@@ -1,0 +1,143 @@
+"""The folded state as bytes and back, so that a start need not fold a whole log. Plain data: JSON and number columns.
+
+    load(dump(fold(head))) folded with tail  ==  fold(head + tail)
+
+What follows from other facts (labels, kinds of jobs, quota tables) is not stored but drawn up again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.allocation import Spot
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.model.quotas import Quota
+from fairlead.rates.estimator import Estimator
+from fairlead.rounds.state import COLUMNS, State
+
+KIND = "snapshot/1"
+_NUMBERS = (
+    "now_s",
+    "moment",
+    "active",
+    "running",
+    "first_arrival_s",
+    "busy_gpu_s",
+    "up_gpu_s",
+    "waiting_time_s",
+    "idle_while_waiting_gpu_s",
+    "crowd_s",
+    "_busy_gpus",
+    "_up_gpus",
+)
+_ARRAYS = ("node_up", "node_free", "capacity", "active_jobs", "best_rate")
+_FACTS = "facts.json"
+
+
+def dump(state: State) -> bytes:
+    facts = {
+        "fairlead": KIND,
+        "cluster": _fingerprint(state.cluster),
+        "numbers": {name: _plain(getattr(state, name)) for name in _NUMBERS},
+        "jobs": [_spec_to_row(spec) for spec in state.specs],
+        "spots": {j: spot for j, spot in enumerate(state.spots) if spot},
+        "last_spots": {j: spot for j, spot in enumerate(state.last_spots) if spot},
+        "tenants": list(state.tenants),
+        "tenant_weight": state.tenant_weight,
+        "given_weight": state._given_weight,
+        "quotas": {u: [asdict(quota) for quota in quotas] for u, quotas in state._given_quotas.items()},
+        "learnt": None if state._learner is None else state._learner.learnt(),
+    }
+    columns = {name: getattr(state, name)[: state.jobs] for name in COLUMNS}
+    arrays = {name: getattr(state, name) for name in _ARRAYS}
+    arrays["best_rate"] = arrays["best_rate"][: state.jobs]
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        _add(archive, _FACTS, json.dumps(facts, separators=(",", ":")).encode())
+        for name, values in sorted({**columns, **arrays}.items()):
+            npy = io.BytesIO()
+            np.lib.format.write_array(npy, np.ascontiguousarray(values), allow_pickle=False)
+            _add(archive, f"{name}.npy", npy.getvalue())
+    return file.getvalue()
+
+
+def load(body: bytes, cluster: Cluster, estimator: Estimator) -> State:
+    """Raises InputError where the bytes are no snapshot of this cluster by this version."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            facts = json.loads(archive.read(_FACTS))
+            if facts.get("fairlead") != KIND:
+                raise InputError(f"the snapshot says {facts.get('fairlead')!r}, wanted {KIND!r}")
+            if facts["cluster"] != _fingerprint(cluster):
+                raise InputError("the snapshot is of another cluster")
+            arrays = {name: _array(archive, name) for name in (*COLUMNS, *_ARRAYS)}
+            return _rebuild(facts, arrays, cluster, estimator)
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError) as error:
+        raise InputError(f"not a snapshot ({type(error).__name__}: {error})") from None
+
+
+def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, estimator: Estimator) -> State:
+    state = State(cluster, estimator, facts["given_weight"])
+    for name in facts["tenants"]:
+        state._tenant(name)
+    state.tenant_weight = facts["tenant_weight"]
+    state._given_quotas = {int(u): tuple(Quota(**quota) for quota in found) for u, found in facts["quotas"].items()}
+    state._draw_up_quotas()
+    state.specs = [_spec_from_row(row) for row in facts["jobs"]]
+    state.spots = _spots(facts["spots"], state.jobs)
+    state.last_spots = _spots(facts["last_spots"], state.jobs)
+    for name in COLUMNS:
+        setattr(state, name, arrays[name])
+    state.best_rate = arrays["best_rate"]
+    for name in ("node_up", "node_free", "capacity"):
+        setattr(state, name, arrays[name])
+    state.node_up.flags.writeable = state.capacity.flags.writeable = False
+    state._active_jobs = arrays["active_jobs"]
+    for name, value in facts["numbers"].items():
+        setattr(state, name, float("inf") if value is None else value)
+    state.relabel()
+    if state._learner is not None and facts["learnt"] is not None:
+        state._learner.learn_again(facts["learnt"])
+    return state
+
+
+def _fingerprint(cluster: Cluster) -> list[Any]:
+    return [list(cluster.types), list(cluster.nodes), cluster.node_type.tolist(), cluster.node_gpus.tolist()]
+
+
+def _spec_to_row(spec: JobSpec) -> list[Any]:
+    return [getattr(spec, name) for name in JobSpec.__slots__]
+
+
+def _spec_from_row(row: list[Any]) -> JobSpec:
+    found = dict(zip(JobSpec.__slots__, row, strict=True))
+    return JobSpec(**{**found, "widths": tuple(found["widths"]), "types": tuple(found["types"])})
+
+
+def _spots(found: dict[str, list[list[int]]], jobs: int) -> list[Spot]:
+    spots: list[Spot] = [()] * jobs
+    for j, spot in found.items():
+        spots[int(j)] = tuple((node, count) for node, count in spot)
+    return spots
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> Any:
+    return np.lib.format.read_array(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
+
+
+def _add(archive: zipfile.ZipFile, name: str, body: bytes) -> None:
+    archive.writestr(zipfile.ZipInfo(name), body, zipfile.ZIP_DEFLATED)  # without a date: equal states, equal bytes
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity; none of these numbers is ever minus infinity or not a number."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if value == float("inf") else value

@@ -1,0 +1,94 @@
+"""A state goes through bytes and is the same: as it stands, and after all that comes later."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from building import THREE, job, setups
+from fairlead.model.cluster import parse_short_form
+from fairlead.model.errors import InputError
+from fairlead.model.events import Arrived, Cancelled, Held, Released, TenantSet
+from fairlead.model.quotas import Quota
+from fairlead.policies import REGISTRY
+from fairlead.rates.estimator import TableEstimator
+from fairlead.rates.three_layer import Sensing
+from fairlead.rounds.journal import JournalReader
+from fairlead.rounds.look import look
+from fairlead.rounds.snapshot import dump, load
+from fairlead.rounds.state import State
+from fairlead.studies.journals import open_state
+from fairlead.studies.simulate import simulate
+
+CLUSTER = parse_short_form("v100:4,k80:2")
+
+
+def fresh() -> State:
+    return State(CLUSTER, TableEstimator(THREE, CLUSTER))
+
+
+@given(st.data())
+def test_folding_the_tail_after_a_load_equals_folding_all(data: st.DataObject) -> None:
+    sensing = data.draw(st.sampled_from(Sensing))
+    made = replace(data.draw(setups(data.draw(st.sampled_from(("las", "gavel", "oef-coop"))))), sensing=sensing)
+    with tempfile.TemporaryDirectory() as folder:
+        simulate(made, Path(folder) / "journal")
+        reader = JournalReader(Path(folder) / "journal")
+        header, records = reader.header(), list(reader.records())
+    cut = data.draw(st.integers(0, len(records)))
+
+    whole, head = open_state(header), open_state(header)
+    for record in records[:cut]:
+        head.fold(record)
+    tail = load(dump(head), header.cluster, open_state(header).estimator)
+    assert dump(tail) == dump(head)
+    for record in records:
+        whole.fold(record)
+    for record in records[cut:]:
+        tail.fold(record)
+
+    assert dump(tail) == dump(whole)
+
+
+def test_weights_quotas_and_holds_survive() -> None:
+    state = fresh()
+    state.fold(TenantSet(1.0, "first", 3.0, (Quota("v100", 2, 1, 0),)))
+    for number in range(4):
+        state.fold(Arrived(2.0, job(f"j{number}", at=2.0, tenant="other")))
+    state.fold(Held(3.0, np.array([1, 2]), np.zeros(2)))
+    state.fold(Released(4.0, np.array([2])))
+    state.fold(Cancelled(5.0, np.array([1, 3])))
+
+    again = load(dump(state), CLUSTER, TableEstimator(THREE, CLUSTER))
+
+    assert dump(again) == dump(state)
+    assert again.tenants == {"first": 0, "other": 1}
+    assert again.active_jobs.tolist() == [0, 2]
+    assert again.quotas is not None
+    assert again.quotas.kept[0].tolist() == [2.0, 0.0]
+    view, same = look(state, REGISTRY["fifo"], 60.0), look(again, REGISTRY["fifo"], 60.0)
+    for name in ("tenant", "kind", "alike", "model", "width_set", "rate", "wait_s"):
+        assert getattr(view, name).tolist() == getattr(same, name).tolist()
+
+
+@pytest.mark.parametrize("body", [b"", b"PK\x03\x04 rubbish", b"{}"])
+def test_what_is_no_snapshot_is_refused(body: bytes) -> None:
+    with pytest.raises(InputError, match="not a snapshot"):
+        load(body, CLUSTER, TableEstimator(THREE, CLUSTER))
+
+
+def test_a_cut_snapshot_is_refused() -> None:
+    with pytest.raises(InputError):
+        load(dump(fresh())[:-40], CLUSTER, TableEstimator(THREE, CLUSTER))
+
+
+def test_a_snapshot_of_another_cluster_is_refused() -> None:
+    other = parse_short_form("v100:8")
+    with pytest.raises(InputError, match="another cluster"):
+        load(dump(fresh()), other, TableEstimator(THREE, other))
