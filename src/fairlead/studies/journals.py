@@ -28,7 +28,9 @@ from fairlead.rounds.state import State
 def open_state(header: Header) -> State:
     """An empty state that knows what the run knew."""
     sensing = Sensing(header.more.get("sensing", Sensing.TABLE))
-    estimator = build_estimator(header.profile, header.cluster, header.restart_s, sensing)
+    estimator = build_estimator(
+        header.profile, header.cluster, header.restart_s, sensing, unmeasured=bool(header.more.get("unmeasured"))
+    )
     return State(header.cluster, estimator, header.tenant_weight)
 
 

@@ -1,0 +1,129 @@
+"""SQLite files that survive kill -9: write-ahead log, full synchronous, a version with migrations, and no guessing.
+
+A file that cannot be read, is of another kind or of a newer Fairlead is refused with what to do; it is never replaced.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.model.errors import FairleadError
+
+
+class StoreError(FairleadError):
+    """The state directory cannot be used as it is."""
+
+
+class DiskFullError(FairleadError):
+    """Nothing was written because the disk has no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a file is: a number in its header, and the steps from nothing to today's tables. Steps are only ever added."""
+
+    name: str
+    application_id: int
+    migrations: Sequence[str]
+
+
+def create(path: Path, kind: Kind) -> None:
+    """A file with today's tables, where there is none or only one that was never finished."""
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    path.chmod(0o600)
+    writer = _connect(path)
+    try:
+        if _number(writer, "application_id") not in (0, kind.application_id):
+            raise StoreError(f"{path} belongs to another program; choose another state directory with --state")
+        writer.execute(f"PRAGMA application_id = {kind.application_id}")
+        _migrate(writer, kind, path)
+    finally:
+        writer.close()
+
+
+def open_writer(path: Path, kind: Kind) -> sqlite3.Connection:
+    """The one connection that writes; checks the whole file and brings it up to date."""
+    if not path.exists():
+        raise StoreError(f"{path} is missing; restore it from a backup, or start afresh with another --state directory")
+    try:
+        connection = _connect(path)
+        try:
+            _check(connection, kind, path)
+            _migrate(connection, kind, path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    except sqlite3.DatabaseError as error:
+        raise _unreadable(path, str(error)) from None
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """Reads only, each statement the latest state that was committed; may be used by one thread at a time."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute("PRAGMA query_only = ON")
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _check(connection: sqlite3.Connection, kind: Kind, path: Path) -> None:
+    found = _number(connection, "application_id")
+    if found != kind.application_id:
+        raise StoreError(f"{path} is not Fairlead's file of {kind.name}; choose another state directory with --state")
+    newest = len(kind.migrations)
+    version = _number(connection, "user_version")
+    if version > newest:
+        raise StoreError(
+            f"{path} was written by a newer Fairlead (schema {version}, this one knows up to {newest}); "
+            "upgrade Fairlead, or restore a backup from before"
+        )
+    said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if said != "ok":
+        raise _unreadable(path, str(said))
+
+
+def _migrate(connection: sqlite3.Connection, kind: Kind, path: Path) -> None:
+    for version in range(_number(connection, "user_version"), len(kind.migrations)):
+        try:
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {kind.migrations[version]}; PRAGMA user_version = {version + 1}; COMMIT"
+            )
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise StoreError(
+                f"{path} cannot be brought from schema {version} to {version + 1} ({error}); it was left as it is: "
+                "free disk space if there is none, else restore a backup"
+            ) from None
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _unreadable(path: Path, why: str) -> StoreError:
+    return StoreError(
+        f"{path} cannot be read ({why}); nothing was changed. Move the state directory aside and restore a backup, or save what "
+        f"can be read with: sqlite3 {path.name} .recover"
+    )

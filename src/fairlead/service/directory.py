@@ -1,0 +1,163 @@
+"""The state directory: two database files, the leases, locks. Mode 0700, one service at a time.
+
+state.json      says that both files were made whole; written last
+requests.db     what was asked, tokens, audit; the API writes it
+events.db       what happened and was decided; the scheduler writes it
+leases/         one directory per placement of a job
+*.lock          held for as long as the process lives
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.rounds.journal import Header
+from fairlead.service import log
+from fairlead.service.database import StoreError, create, open_reader, open_writer
+from fairlead.service.tables import EVENTS, REQUESTS
+
+KIND = "state/1"
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    path: Path
+
+    @property
+    def requests(self) -> Path:
+        return self.path / "requests.db"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events.db"
+
+    @property
+    def leases(self) -> Path:
+        return self.path / "leases"
+
+    @property
+    def marker(self) -> Path:
+        return self.path / "state.json"
+
+    def lock(self, who: str, wait_s: float = 0.0) -> int:
+        """A file descriptor that holds the lock until the process ends."""
+        descriptor = os.open(self.path / f"{who}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        give_up_s = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except OSError:
+                if time.monotonic() >= give_up_s:
+                    os.close(descriptor)
+                    raise StoreError(
+                        f"another fairlead uses {self.path} ({who}.lock is held); stop it, or choose another --state directory"
+                    ) from None
+                time.sleep(0.02)
+
+
+def open_directory(path: Path) -> StateDirectory:
+    """Made if it is not there; closed to others in any case."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+        (path / "leases").mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be used as state directory ({error.strerror}); choose another with --state"
+        ) from None
+    return StateDirectory(path)
+
+
+def is_new(directory: StateDirectory) -> bool:
+    """Whether nothing was ever begun here. Refuses what is neither new nor whole: it may be somebody's queue."""
+    there = [file for file in (directory.requests, directory.events) if file.exists()]
+    if directory.marker.exists():
+        _check_marker(directory)
+        if len(there) < 2:
+            missing = ({directory.requests, directory.events} - set(there)).pop()
+            raise StoreError(
+                f"{missing} is missing; restore it from a backup, or start afresh with another --state directory"
+            )
+        return False
+    for file in there:
+        if _holds_something(file):
+            raise StoreError(
+                f"{directory.marker} is missing although {file.name} holds data; restore the whole directory from a backup"
+            )
+    return True
+
+
+def make(directory: StateDirectory, header: Header) -> None:
+    """Both files, then the marker: killed in between, the next start begins again."""
+    for file in (directory.requests, directory.events):
+        for name in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
+            name.unlink(missing_ok=True)  # unfinished and empty: see is_new
+    create(directory.requests, REQUESTS)
+    create(directory.events, EVENTS)
+    connection = open_writer(directory.events, EVENTS)
+    log.found(connection, header)
+    connection.close()
+    unfinished = directory.marker.with_suffix(".new")
+    with unfinished.open("w", encoding="utf-8") as said:
+        json.dump({"fairlead": KIND}, said)
+        said.flush()
+        os.fsync(said.fileno())
+    unfinished.rename(directory.marker)
+    descriptor = os.open(directory.path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def check_cluster(directory: StateDirectory, header: Header) -> None:
+    """Positions of nodes stand in the log: the cluster of a state directory stays as it is."""
+    connection = open_reader(directory.events)
+    try:
+        before = log.header_of(connection).cluster
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{directory.events} cannot be read ({type(error).__name__}: {error}); nothing was changed: restore a backup"
+        ) from None
+    finally:
+        connection.close()
+    now = header.cluster
+    same = before.nodes == now.nodes and before.types == now.types
+    if not (same and (before.node_gpus == now.node_gpus).all() and (before.node_type == now.node_type).all()):
+        raise StoreError(
+            f"{directory.path} was made for another cluster ({len(before.nodes)} nodes, {before.total_gpus} GPUs; now "
+            f"{len(now.nodes)} nodes, {now.total_gpus} GPUs); start with the old cluster file, or with a new --state directory"
+        )
+
+
+def _check_marker(directory: StateDirectory) -> None:
+    said = None
+    with suppress(OSError, ValueError, AttributeError):
+        said = json.loads(directory.marker.read_text(encoding="utf-8")).get("fairlead")
+    if said != KIND:
+        raise StoreError(
+            f"{directory.marker} says {said!r}, wanted {KIND!r}; upgrade Fairlead if a newer one wrote it, else restore a backup"
+        )
+
+
+def _holds_something(path: Path) -> bool:
+    """Data that an interrupted first start cannot have written. What cannot be read counts as data."""
+    try:
+        connection = open_reader(path)
+        try:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            return any(
+                connection.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0]
+                for table in ("requests", "tokens", "log")
+                if table in tables
+            )
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return path.stat().st_size > 0

@@ -1,0 +1,299 @@
+"""events.db as its one writer sees it: the log, snapshots of the folded state, and tables of what it comes to.
+
+One transaction holds records, the number of the last request that they answer, and the rows that they change. The rows of
+a decision follow with the next transaction, because it is journalled before it is folded; `projected` says up to where
+they go, and a start mends the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from fairlead.model import events as ev
+from fairlead.model.decision import Decision
+from fairlead.model.errors import BrokenInvariantError, InputError
+from fairlead.model.lifecycle import Phase
+from fairlead.model.view import MIXED_TYPES, NO_TYPE
+from fairlead.rounds.journal import Header, header_from_json, header_to_json
+from fairlead.rounds.records import Record, Records, to_line
+from fairlead.rounds.snapshot import dump, load
+from fairlead.rounds.state import State
+from fairlead.service.database import StoreError
+from fairlead.studies.journals import open_state
+
+# A start folds at most about this many records beside its snapshot.
+SNAPSHOT_EVERY = 20_000
+SNAPSHOTS_KEPT = 2
+
+
+class Log:
+    """Told of records by the loop; writes them when it is asked to commit, before anything is acted upon."""
+
+    def __init__(self, connection: sqlite3.Connection, state: State, seq: int, taken: int, snapshot_seq: int) -> None:
+        self._connection = connection
+        self.state = state
+        self._records = Records(state.cluster, (spec.id for spec in state.specs))
+        self._seq = seq
+        self.taken = taken
+        self._snapshot_seq = snapshot_seq
+        self._lines: list[tuple[int, float, str, str]] = []
+        self._touched: dict[int, str | None] = {}  # job -> why it waits or failed
+        self._tenants: list[ev.TenantSet] = []
+        self._policy: ev.PolicySet | None = None
+        self._free = np.full(len(state.cluster.nodes), -1)  # n  as the table says
+        self._up = np.zeros(len(state.cluster.nodes), dtype=np.bool_)  # n
+
+    def event(self, event: ev.Event) -> None:
+        self._add(event)
+        if isinstance(event, ev.TenantSet):
+            self._tenants.append(event)
+        elif isinstance(event, ev.PolicySet):
+            self._policy = event
+
+    def decision(self, decision: Decision) -> None:
+        """On return it is on disk, with every event before it."""
+        self._add(decision)
+        self._write(project=False)
+
+    def commit(self, taken: int) -> None:
+        """All that was told so far and what it comes to; `taken` is the last request that it answers."""
+        if self._lines or self._touched or taken != self.taken:
+            self.taken = taken
+            self._write(project=True)
+
+    def snapshot_if_due(self) -> None:
+        if self._seq - self._snapshot_seq >= SNAPSHOT_EVERY:
+            self.snapshot()
+
+    def snapshot(self) -> None:
+        assert not self._lines, "a snapshot holds what is on disk"
+        body, connection = dump(self.state), self._connection
+        with _transaction(connection):
+            connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (self._seq, time.time(), body))
+            connection.execute(
+                "DELETE FROM snapshots WHERE seq NOT IN (SELECT seq FROM snapshots ORDER BY seq DESC LIMIT ?)",
+                (SNAPSHOTS_KEPT,),
+            )
+        self._snapshot_seq = self._seq
+
+    def touch(self, record: Record) -> None:
+        """The rows of these jobs have to be drawn up again."""
+        for j in _jobs_of(record, self.state.jobs):
+            self._touched.setdefault(j, None)
+        if isinstance(record, (ev.Failed, ev.Refused)):
+            self._touched.update(dict.fromkeys(record.jobs.tolist(), record.reason))
+
+    def _add(self, record: Record) -> None:
+        self._seq += 1
+        found = self._records.to_json(record)
+        self._lines.append((self._seq, record.time_s, found["event"], to_line(found)))
+        self.touch(record)
+
+    def _write(self, *, project: bool) -> None:
+        connection = self._connection
+        with _transaction(connection):
+            connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", self._lines)
+            if project:
+                _set_fact(connection, "taken", self.taken)
+                self._project(connection)
+        self._lines = []
+        if project:
+            self._touched, self._tenants, self._policy = {}, [], None
+
+    def _project(self, connection: sqlite3.Connection) -> None:
+        state = self.state
+        connection.executemany(_UPSERT, (_row(state, j, why) for j, why in self._touched.items()))
+        for event in self._tenants:
+            quotas = to_line({"quotas": [asdict(quota) for quota in event.quotas]})
+            connection.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?)", (event.tenant, event.weight, quotas))
+        if self._policy is not None:
+            _set_fact(connection, "policy", _policy_line(self._policy.policy, self._policy.parameters))
+        changed = np.flatnonzero((self._free != state.node_free) | (self._up != state.node_up)).tolist()
+        rows = ((int(state.node_free[n]), bool(state.node_up[n]), n) for n in changed)
+        connection.executemany("UPDATE nodes SET free = ?, up = ? WHERE position = ?", rows)
+        self._free, self._up = state.node_free.copy(), state.node_up.copy()
+        _set_fact(connection, "projected", self._seq)
+
+
+def found(connection: sqlite3.Connection, header: Header) -> None:
+    """The first words of an empty log: what runs where. Once there, the header never changes."""
+    cluster = header.cluster
+    with _transaction(connection):
+        _set_fact(connection, "header", to_line(header_to_json(header)))
+        _set_fact(connection, "policy", _policy_line(header.policy, header.parameters))
+        _set_fact(connection, "taken", 0)
+        _set_fact(connection, "projected", 0)
+        for n, (name, type_) in enumerate(zip(cluster.nodes, cluster.node_type.tolist(), strict=True)):
+            gpus = int(cluster.node_gpus[n])
+            row = (n, name, cluster.types[type_], gpus, gpus, True)
+            connection.execute("INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+def fact(connection: sqlite3.Connection, name: str) -> Any:
+    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if row is None else row[0]
+
+
+def header_of(connection: sqlite3.Connection) -> Header:
+    line = fact(connection, "header")
+    if line is None:
+        raise StoreError("the log has no header: the first start did not end well; start with a new --state directory")
+    return header_from_json(json.loads(line))
+
+
+def policy_of(connection: sqlite3.Connection) -> tuple[str, dict[str, Any]]:
+    """Name and parameters of the policy that decides."""
+    said = json.loads(fact(connection, "policy"))
+    return said["name"], said["parameters"]
+
+
+def open_log(connection: sqlite3.Connection) -> Log:
+    """The state as it was, from the newest snapshot that can be read and all that came later."""
+    header = header_of(connection)
+    last = connection.execute("SELECT coalesce(max(seq), 0) FROM log").fetchone()[0]
+    taken, projected = int(fact(connection, "taken")), int(fact(connection, "projected"))
+    for seq, state in _beginnings(connection, header):
+        log = Log(connection, state, last, taken, seq)
+        try:
+            for number, record in read_records(connection, header, after=seq, ids=(spec.id for spec in state.specs)):
+                if number > projected:
+                    log.touch(record)
+                state.fold(record)
+        except BrokenInvariantError as error:
+            raise StoreError(
+                f"the log of events contradicts itself ({error}); nothing was changed: restore a backup of the state directory"
+            ) from None
+        log._records = Records(header.cluster, (spec.id for spec in state.specs))
+        return log
+    raise AssertionError("the empty state is always a beginning")
+
+
+def read_records(
+    connection: sqlite3.Connection, header: Header, after: int = 0, ids: Iterable[str] = ()
+) -> Iterator[tuple[int, Record]]:
+    """(number, record) of everything after `after`; `ids` are the jobs that had arrived by then."""
+    records, expected = Records(header.cluster, ids), after
+    for seq, line in connection.execute("SELECT seq, record FROM log WHERE seq > ? ORDER BY seq", (after,)):
+        expected += 1
+        try:
+            if seq != expected:
+                raise ValueError(f"wanted number {expected}")
+            yield seq, records.from_json(json.loads(line))
+        except (InputError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"record {seq} of the log of events cannot be read ({type(error).__name__}: {error}); nothing was changed: "
+                "restore a backup of the state directory"
+            ) from None
+
+
+def _beginnings(connection: sqlite3.Connection, header: Header) -> Iterator[tuple[int, State]]:
+    """Snapshots are a short cut: one that cannot be read costs time and nothing else."""
+    for seq, body in connection.execute("SELECT seq, body FROM snapshots ORDER BY seq DESC").fetchall():
+        try:
+            yield seq, load(body, header.cluster, open_state(header).estimator)
+        except InputError:
+            continue
+    yield 0, open_state(header)
+
+
+_NAMES = tuple(phase.name.lower() for phase in Phase)
+_FIELDS = [
+    "position",
+    "id",
+    "tenant",
+    "phase",
+    "arrival_s",
+    "first_start_s",
+    "end_s",
+    "since_s",
+    "type",
+    "gpus",
+    "spot",
+    "done",
+    "total",
+    "rate",
+    "at_s",
+    "resume_s",
+    "attained_gpu_s",
+    "run_s",
+    "leases",
+    "restarts",
+    "reason",
+]
+_UPSERT = (
+    f"INSERT INTO jobs ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))}) ON CONFLICT (position) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _FIELDS[3:-1])
+    + ", reason = coalesce(excluded.reason, reason)"
+)
+
+
+def _row(state: State, j: int, why: str | None) -> tuple[Any, ...]:
+    spec, type_ = state.specs[j], int(state.held_type[j])
+    names = {NO_TYPE: None, MIXED_TYPES: "mixed"}
+    spot = {state.cluster.nodes[node]: count for node, count in state.spots[j]}
+    return (
+        j,
+        spec.id,
+        spec.tenant,
+        _NAMES[int(state.phase[j])],
+        float(state.arrival_s[j]),
+        _number(state.first_start_s[j]),
+        _number(state.end_s[j]),
+        _number(state.since_s[j]),
+        names[type_] if type_ < 0 else state.cluster.types[type_],
+        int(state.held_gpus[j]),
+        to_line(spot) if spot else None,
+        float(state.done[j]),
+        _number(state.total[j]),
+        float(state.rate[j]),
+        float(state.at_s[j]),
+        float(state.resume_s[j]),
+        float(state.attained_gpu_s[j]),
+        float(state.run_s[j]),
+        int(state.leases[j]),
+        int(state.restarts[j]),
+        why,
+    )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _jobs_of(record: Record, jobs: int) -> list[int]:
+    if isinstance(record, Decision):
+        return [*record.stop.tolist(), *record.start.tolist()]
+    if isinstance(record, ev.Arrived):
+        return [jobs]  # the next one: it is not folded yet
+    touched: list[int] = record.jobs.tolist() if hasattr(record, "jobs") else []
+    return touched
+
+
+def _policy_line(name: str, parameters: Any) -> str:
+    return to_line({"name": name, "parameters": dict(parameters)})
+
+
+def _set_fact(connection: sqlite3.Connection, name: str, value: Any) -> None:
+    connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
+class _transaction:  # noqa: N801  reads like a keyword
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._connection.execute("COMMIT")
+        elif self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")

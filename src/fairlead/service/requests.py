@@ -1,0 +1,186 @@
+"""What was asked, in requests.db: appended by the API, taken by the scheduler in order of its number, each exactly once."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fairlead.engines.requests import (
+    Cancel,
+    Command,
+    Drain,
+    Hold,
+    Release,
+    Request,
+    Resume,
+    SetPolicy,
+    SetTenant,
+    Submit,
+)
+from fairlead.model.errors import InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.model.lifecycle import Phase
+from fairlead.model.quotas import Quota
+from fairlead.rounds.records import to_line
+from fairlead.rounds.state import State
+
+_ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
+# Requests taken at once: the transaction that answers them stays short.
+_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job on its way in. The number of its request becomes its id, so `spec` bears none worth keeping."""
+
+    name: str
+    spec: JobSpec
+    command: Command
+
+
+def append(connection: sqlite3.Connection, actor: str, request: Request) -> int:
+    """The number of the request. Jobs come in by `submit`."""
+    kind, target, body = _to_row(request)
+    cursor = connection.execute(
+        "INSERT INTO requests (time_s, actor, kind, target, body) VALUES (?, ?, ?, ?, ?)",
+        (time.time(), actor, kind, target, to_line(body)),
+    )
+    return _id(cursor)
+
+
+def submit(connection: sqlite3.Connection, actor: str, given: Submission) -> str:
+    """The id of the new job."""
+    now_s = time.time()
+    cursor = connection.execute(
+        "INSERT INTO requests (time_s, actor, kind, target, body) VALUES (?, ?, 'submit', '', '{}')", (now_s, actor)
+    )
+    number = _id(cursor)
+    spec = replace(given.spec, id=f"j{number}")
+    connection.execute(
+        "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, spec.id, spec.tenant, given.name, now_s, to_line(asdict(spec)), to_line(asdict(given.command))),
+    )
+    return spec.id
+
+
+def command_of(connection: sqlite3.Connection, job: str) -> Command:
+    row = connection.execute("SELECT command FROM jobs WHERE id = ?", (job,)).fetchone()
+    if row is None:
+        raise InputError(f"job {job} stands in the log but not in requests.db; restore both files from one backup")
+    return Command(**json.loads(row[0]))
+
+
+def read_after(connection: sqlite3.Connection, number: int) -> list[tuple[int, Request]]:
+    rows = connection.execute(
+        "SELECT requests.number, kind, target, body, spec, command FROM requests LEFT JOIN jobs USING (number) "
+        "WHERE requests.number > ? ORDER BY requests.number LIMIT ?",
+        (number, _MOST),
+    )
+    return [(row[0], _from_row(*row[1:])) for row in rows]
+
+
+def unanswered(connection: sqlite3.Connection, taken: int, state: State) -> list[Request]:
+    """What was taken and had not come true when the scheduler ended: it is asked again.
+
+    A job is cancelled or held only once its GPUs are back, and a node goes down once its jobs have left.
+    """
+    rows = connection.execute(
+        "SELECT kind, target, max(number) FROM requests WHERE kind IN ('cancel', 'hold', 'release', 'drain', 'resume') "
+        "AND number <= ? GROUP BY target, CASE kind WHEN 'cancel' THEN 1 ELSE 0 END ORDER BY max(number)",
+        (taken,),
+    )
+    again: list[Request] = []
+    nodes = {name: n for n, name in enumerate(state.cluster.nodes)}
+    for kind, target, _ in rows:
+        if kind == "drain" and target in nodes and state.node_up[nodes[target]]:
+            again.append(Drain(target))
+        j = state.position.get(target)
+        if j is None or state.phase[j] in _ENDED:
+            continue
+        if kind == "cancel":
+            again.append(Cancel(target))
+        elif kind == "hold" and state.phase[j] != Phase.HELD:
+            again.append(Hold(target))
+    return again
+
+
+class StoredInbox:
+    """The scheduler's end. A byte in the pipe says that something was committed; its end says that the API is gone."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, taken: int, again: list[Request], pipe: int, stop: Callable[[], bool]
+    ) -> None:
+        self._connection = connection
+        self.taken = taken  # the last request that was handed out
+        self._again = again
+        self._pipe = pipe
+        self._stop = stop
+
+    def take(self, timeout_s: float) -> list[Request] | None:
+        if self._stop():
+            return None
+        if self._again:
+            again, self._again = self._again, []
+            return again
+        found = self._read()
+        if found or timeout_s <= 0:
+            return found
+        if not self._heard(timeout_s) or self._stop():
+            return None
+        return self._read()
+
+    def _read(self) -> list[Request]:
+        found = read_after(self._connection, self.taken)
+        if found:
+            self.taken = found[-1][0]
+        return [request for _, request in found]
+
+    def _heard(self, timeout_s: float) -> bool:
+        """False: nobody is there any more."""
+        ready, _, _ = select.select([self._pipe], [], [], None if math.isinf(timeout_s) else timeout_s)
+        return not ready or bool(os.read(self._pipe, 65536))
+
+
+_PLAIN: dict[str, type[Cancel | Hold | Release]] = {"cancel": Cancel, "hold": Hold, "release": Release}
+_NODES: dict[str, type[Drain | Resume]] = {"drain": Drain, "resume": Resume}
+
+
+def _to_row(request: Request) -> tuple[str, str, dict[str, Any]]:
+    match request:
+        case Cancel(target) | Hold(target) | Release(target) | Drain(target) | Resume(target):
+            return type(request).__name__.lower(), target, {}
+        case SetTenant(tenant, weight, quotas):
+            return "tenant", tenant, {"weight": weight, "quotas": [asdict(quota) for quota in quotas]}
+        case SetPolicy(policy, parameters):
+            return "policy", policy, dict(parameters)
+        case Submit():
+            raise AssertionError("jobs come in by submit()")
+
+
+def _from_row(kind: str, target: str, body: str, spec: str | None, command: str | None) -> Request:
+    if kind == "submit":
+        assert spec is not None, "a job's row is written with its request"
+        assert command is not None
+        found = json.loads(spec)
+        return Submit(
+            JobSpec(**{**found, "widths": tuple(found["widths"]), "types": tuple(found["types"])}),
+            Command(**json.loads(command)),
+        )
+    if kind == "tenant":
+        said = json.loads(body)
+        return SetTenant(target, said["weight"], tuple(Quota(**quota) for quota in said["quotas"]))
+    if kind == "policy":
+        return SetPolicy(target, json.loads(body))
+    return _PLAIN[kind](target) if kind in _PLAIN else _NODES[kind](target)
+
+
+def _id(cursor: sqlite3.Cursor) -> int:
+    assert cursor.lastrowid is not None, "an INSERT has a row"
+    return cursor.lastrowid

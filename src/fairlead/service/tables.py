@@ -1,0 +1,115 @@
+"""The tables of the two files. A migration is only ever added at the end; the ones above it never change."""
+
+from __future__ import annotations
+
+from fairlead.service.database import Kind
+
+REQUESTS = Kind(
+    "requests",
+    0x464C5251,  # FLRQ
+    (
+        """
+        -- What was asked, in the order in which the scheduler takes it.
+        CREATE TABLE requests (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            time_s REAL NOT NULL,
+            actor TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            target TEXT NOT NULL,
+            body TEXT NOT NULL
+        );
+        CREATE INDEX requests_target ON requests (kind, target);
+        CREATE TABLE jobs (
+            number INTEGER PRIMARY KEY REFERENCES requests (number),
+            id TEXT NOT NULL UNIQUE,
+            tenant TEXT NOT NULL,
+            name TEXT NOT NULL,
+            submitted_s REAL NOT NULL,
+            spec TEXT NOT NULL,
+            command TEXT NOT NULL
+        );
+        CREATE INDEX jobs_tenant ON jobs (tenant, number);
+        CREATE TABLE idempotency (
+            token TEXT NOT NULL,
+            key TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            jobs TEXT NOT NULL,
+            time_s REAL NOT NULL,
+            PRIMARY KEY (token, key)
+        ) WITHOUT ROWID;
+        CREATE TABLE tokens (
+            id TEXT PRIMARY KEY,
+            digest BLOB NOT NULL,
+            name TEXT NOT NULL,
+            role TEXT NOT NULL,
+            tenant TEXT,
+            created_s REAL NOT NULL,
+            expires_s REAL NOT NULL,
+            revoked_s REAL
+        ) WITHOUT ROWID;
+        -- Who changed what; never changed afterwards.
+        CREATE TABLE audit (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            time_s REAL NOT NULL,
+            actor TEXT NOT NULL,
+            action TEXT NOT NULL,
+            target TEXT NOT NULL,
+            detail TEXT NOT NULL
+        );
+        """,
+    ),
+)
+
+EVENTS = Kind(
+    "events",
+    0x464C4556,  # FLEV
+    (
+        """
+        CREATE TABLE log (
+            seq INTEGER PRIMARY KEY,
+            time_s REAL NOT NULL,
+            kind TEXT NOT NULL,
+            record TEXT NOT NULL
+        );
+        CREATE INDEX log_decisions ON log (seq) WHERE kind = 'decision';
+        CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+        CREATE TABLE snapshots (seq INTEGER PRIMARY KEY, time_s REAL NOT NULL, body BLOB NOT NULL);
+        -- What the log comes to, for reading: see service/log.py.
+        CREATE TABLE jobs (
+            position INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            tenant TEXT NOT NULL,
+            phase TEXT NOT NULL,
+            arrival_s REAL NOT NULL,
+            first_start_s REAL,
+            end_s REAL,
+            since_s REAL,
+            type TEXT,
+            gpus INTEGER NOT NULL,
+            spot TEXT,
+            done REAL NOT NULL,
+            total REAL,
+            rate REAL NOT NULL,
+            at_s REAL NOT NULL,
+            resume_s REAL NOT NULL,
+            attained_gpu_s REAL NOT NULL,
+            run_s REAL NOT NULL,
+            leases INTEGER NOT NULL,
+            restarts INTEGER NOT NULL,
+            reason TEXT
+        );
+        CREATE INDEX jobs_phase ON jobs (phase, position);
+        CREATE INDEX jobs_tenant ON jobs (tenant, phase, position);
+        CREATE INDEX jobs_held ON jobs (position) WHERE gpus > 0;
+        CREATE TABLE nodes (
+            position INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE,
+            type TEXT NOT NULL,
+            gpus INTEGER NOT NULL,
+            free INTEGER NOT NULL,
+            up INTEGER NOT NULL
+        );
+        CREATE TABLE tenants (name TEXT PRIMARY KEY, weight REAL NOT NULL, quotas TEXT NOT NULL) WITHOUT ROWID;
+        """,
+    ),
+)

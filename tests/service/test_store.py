@@ -1,0 +1,232 @@
+"""The two files: what is refused, what migrates, what a full disk leaves behind."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from building import THREE
+from fairlead.engines.requests import Cancel, Command, Hold, Submit
+from fairlead.model.cluster import parse_short_form
+from fairlead.model.jobs import JobSpec
+from fairlead.rounds.journal import Header
+from fairlead.service import requests
+from fairlead.service.database import DiskFullError, Kind, StoreError, create, open_reader, open_writer
+from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory
+from fairlead.service.log import open_log
+from fairlead.service.tables import EVENTS, REQUESTS
+from fairlead.service.writer import Writer
+
+ONE = Kind("things", 7, ("CREATE TABLE things (name TEXT)",))
+TWO = Kind(
+    "things", 7, (*ONE.migrations, "ALTER TABLE things ADD COLUMN size INTEGER; INSERT INTO things VALUES ('b', 2)")
+)
+
+
+def header(cluster: str = "v100:4") -> Header:
+    return Header(parse_short_form(cluster), THREE, None, "fifo", {}, {}, {}, {"unmeasured": True})
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> StateDirectory:
+    directory = open_directory(tmp_path / "state")
+    make(directory, header())
+    return directory
+
+
+def submission(tenant: str = "t") -> requests.Submission:
+    return requests.Submission("train", JobSpec("new", tenant, "mine", 0.0, 1, None), Command("true", env={"A": "b"}))
+
+
+# ---- migrations ---------------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_has_the_newest_tables(tmp_path: Path) -> None:
+    create(tmp_path / "x", TWO)
+
+    connection = open_writer(tmp_path / "x", TWO)
+    assert [tuple(row) for row in connection.execute("SELECT * FROM things")] == [("b", 2)]
+    assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert connection.execute("PRAGMA synchronous").fetchone()[0] == 2
+    connection.close()
+
+
+def test_an_older_file_is_brought_up_to_date_and_keeps_its_rows(tmp_path: Path) -> None:
+    create(tmp_path / "x", ONE)
+    before = open_writer(tmp_path / "x", ONE)
+    before.execute("INSERT INTO things VALUES ('a')")
+    before.close()
+
+    connection = open_writer(tmp_path / "x", TWO)
+    assert [tuple(row) for row in connection.execute("SELECT * FROM things")] == [("a", None), ("b", 2)]
+    connection.close()
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    create(tmp_path / "x", ONE)
+    bad = Kind("things", 7, (*ONE.migrations, "INSERT INTO things VALUES ('half'); SELECT nonsense FROM nowhere"))
+
+    with pytest.raises(StoreError, match="from schema 1 to 2"):
+        open_writer(tmp_path / "x", bad)
+    connection = open_writer(tmp_path / "x", ONE)
+    assert connection.execute("SELECT count(*) FROM things").fetchone()[0] == 0
+    connection.close()
+
+
+def test_a_newer_file_is_refused(tmp_path: Path) -> None:
+    create(tmp_path / "x", TWO)
+    with pytest.raises(StoreError, match=r"newer Fairlead \(schema 2, this one knows up to 1\).*upgrade"):
+        open_writer(tmp_path / "x", ONE)
+
+
+def test_a_file_of_another_kind_is_refused(directory: StateDirectory) -> None:
+    with pytest.raises(StoreError, match="not Fairlead's file of events"):
+        open_writer(directory.requests, EVENTS)
+
+
+# ---- what is refused ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["requests", "events"])
+@pytest.mark.parametrize("damage", ["rubbish", "hole", "short", "empty"])
+def test_a_damaged_file_is_refused_and_left_alone(directory: StateDirectory, name: str, damage: str) -> None:
+    path, kind = (directory.requests, REQUESTS) if name == "requests" else (directory.events, EVENTS)
+    body = bytearray(path.read_bytes())
+    if damage == "rubbish":
+        body[:] = b"not a database at all" * 100
+    elif damage == "hole":
+        body[4096:] = b"\xff" * (len(body) - 4096)
+    elif damage == "short":
+        del body[len(body) // 2 :]
+    else:
+        del body[:]
+    path.write_bytes(body)
+    for side in ("-wal", "-shm"):
+        Path(f"{path}{side}").unlink(missing_ok=True)
+
+    with pytest.raises(StoreError):
+        open_writer(path, kind)
+    assert path.read_bytes() == body
+
+
+def test_a_missing_file_is_not_made_again(directory: StateDirectory) -> None:
+    directory.events.unlink()
+    with pytest.raises(StoreError, match=r"events.db is missing; restore"):
+        is_new(directory)
+
+
+def test_a_missing_marker_over_data_is_refused(directory: StateDirectory) -> None:
+    connection = open_writer(directory.requests, REQUESTS)
+    requests.submit(connection, "ann", submission())
+    connection.close()
+    directory.marker.unlink()
+
+    with pytest.raises(StoreError, match=r"state.json is missing although requests.db holds data"):
+        is_new(directory)
+
+
+def test_a_first_start_that_was_cut_short_begins_again(directory: StateDirectory) -> None:
+    directory.marker.unlink()
+
+    assert is_new(directory)
+    make(directory, header())
+    assert not is_new(directory)
+
+
+def test_a_marker_of_a_later_version_is_refused(directory: StateDirectory) -> None:
+    directory.marker.write_text('{"fairlead": "state/9"}')
+    with pytest.raises(StoreError, match="state/9"):
+        is_new(directory)
+
+
+def test_another_cluster_is_refused(directory: StateDirectory) -> None:
+    check_cluster(directory, header())
+    with pytest.raises(StoreError, match="made for another cluster"):
+        check_cluster(directory, header("v100:8"))
+
+
+def test_a_log_with_a_gap_is_refused(directory: StateDirectory) -> None:
+    connection = open_writer(directory.events, EVENTS)
+    connection.execute("INSERT INTO log VALUES (2, 0.0, 'node_down', '{}')")
+    with pytest.raises(StoreError, match="record 2"):
+        open_log(connection)
+    connection.close()
+
+
+def test_the_directory_is_closed_to_others_and_used_by_one(directory: StateDirectory) -> None:
+    assert stat.S_IMODE(directory.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(directory.requests.stat().st_mode) == 0o600
+
+    directory.lock("service")
+    with pytest.raises(StoreError, match="another fairlead uses"):
+        directory.lock("service")
+
+
+def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    with pytest.raises(StoreError, match="cannot be used as state directory"):
+        open_directory(tmp_path / "x")
+
+
+# ---- requests -----------------------------------------------------------------------------------------------------
+
+
+def test_requests_are_read_back_in_order(directory: StateDirectory) -> None:
+    connection = open_writer(directory.requests, REQUESTS)
+    first = requests.submit(connection, "ann", submission())
+    requests.append(connection, "ann", Hold(first))
+    second = requests.submit(connection, "ann", submission("u"))
+
+    found = requests.read_after(connection, 0)
+    assert [number for number, _ in found] == [1, 2, 3]
+    assert isinstance(found[0][1], Submit)
+    assert (found[0][1].spec.id, found[0][1].command.env) == (first, {"A": "b"})
+    assert found[1][1] == Hold(first)
+    assert second != first
+    assert requests.read_after(connection, 3) == []
+    assert requests.command_of(connection, second).run == "true"
+    connection.close()
+
+
+def test_a_full_disk_is_said_and_leaves_nothing_half_done(directory: StateDirectory) -> None:
+    connection = open_writer(directory.requests, REQUESTS)
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+    writer = Writer(connection)
+    large = requests.Submission("train", submission().spec, Command("true", env={"A": "x" * 3000}))
+
+    taken: list[str] = []
+
+    def until_full() -> None:
+        while len(taken) < 50:
+            taken.append(writer.write_now(lambda c: requests.submit(c, "ann", large)))
+
+    with pytest.raises(DiskFullError, match="free some space"):
+        until_full()
+    reader = open_reader(directory.requests)
+    assert [row[0] for row in reader.execute("SELECT id FROM jobs")] == taken
+    assert reader.execute("SELECT count(*) FROM requests").fetchone()[0] == len(taken)
+
+    writer.write_now(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 300}").fetchone())
+    assert writer.write_now(lambda c: requests.submit(c, "ann", large)) == f"j{len(taken) + 1}"
+    reader.close()
+    writer.close()
+
+
+def test_a_change_that_fails_undoes_itself_alone(directory: StateDirectory) -> None:
+    writer = Writer(open_writer(directory.requests, REQUESTS))
+
+    def fails(connection: sqlite3.Connection) -> None:
+        requests.append(connection, "ann", Cancel("j9"))
+        raise ValueError("changed my mind")
+
+    with pytest.raises(ValueError, match="changed my mind"):
+        writer.write_now(fails)
+    writer.write_now(lambda c: requests.append(c, "ann", Cancel("j1")))
+    reader = open_reader(directory.requests)
+    assert [request for _, request in requests.read_after(reader, 0)] == [Cancel("j1")]
+    reader.close()
+    writer.close()
