@@ -276,6 +276,26 @@ def _grants(view: View, memory: int | None) -> tuple[Grants, int]:
     return Grants(*fill_in_order(order, view.width, slowness, view.capacity)), (memory or 0) + 1
 
 
+def _mixed(view: View, memory: int | None) -> tuple[Grants, int]:
+    """In order of arrival, on the slowest GPUs that are left: relaxed jobs take them from all types alike."""
+    left: list[int] = view.capacity.tolist()
+    entries: list[tuple[int, int, int]] = []
+    for j in range(view.jobs):
+        width = int(view.width[j])
+        slowest = sorted(np.flatnonzero(view.rate[j] > 0).tolist(), key=lambda t: (float(view.rate[j, t]), t))
+        taken = next(({t: width} for t in slowest if left[t] >= width), {})
+        if view.mixable[j].any() and view.mixable[j] @ np.array(left) >= width:
+            taken = {}
+            for t in np.flatnonzero(view.mixable[j]).tolist():
+                if left[t] and width > sum(taken.values()):
+                    taken[t] = min(left[t], width - sum(taken.values()))
+        for t, gpus in taken.items():
+            left[t] -= gpus
+            entries.append((j, t, gpus))
+    columns = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    return Grants(*columns), (memory or 0) + 1
+
+
 def _placement(view: View, memory: int | None) -> tuple[Placement, int]:
     """Who runs stays; each other job goes on the first single node with room, else over the nodes of its first type."""
     free: list[int] = view.node_free.tolist()
@@ -305,6 +325,7 @@ def _first_fit(view: View, j: int, free: list[int]) -> Spot:
 PLUG_INS = (
     Policy("plug-in-shares", "Tenants share every type equally.", "made up", Level.SHARES, _shares),
     Policy("plug-in-grants", "Last come, first served.", "made up", Level.GRANTS, _grants),
+    Policy("plug-in-mixed", "First come, first served, types mixed.", "made up", Level.GRANTS, _mixed),
     Policy("plug-in-placement", "First fit.", "made up", Level.PLACEMENT, _placement),
 )
 # Policies for single tasks do not decide rounds: they have an engine of their own.

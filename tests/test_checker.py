@@ -58,6 +58,14 @@ def wrong_type(records: list[Record]) -> None:
     find(records, "decision", "b")["start"]["b"] = {"v100-1": 1}
 
 
+def mix_types(records: list[Record]) -> None:
+    find(records, "arrived", None)["job"]["types"] = []
+    find(records, "decision", "c")["start"]["c"] = {"v100-1": 1, "k80-1": 1}
+    for record in records:
+        if record.get("event") == "arrived":
+            record["job"]["model"], record["job"]["types"] = "light", []
+
+
 def too_little_memory(records: list[Record]) -> None:
     find(records, "decision", "a")["start"]["a"] = {"k80-1": 1}
     records[1]["job"]["widths"] = [1, 2]
@@ -109,6 +117,7 @@ SPOILS = (
     oversubscribe,
     tear_a_gang,
     wrong_type,
+    mix_types,
     too_little_memory,
     lose_work,
     find_work,

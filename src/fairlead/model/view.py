@@ -63,6 +63,7 @@ class View:
     width_set = Column[IntArray]()  # j  index into `width_sets`: every GPU count that the job can run on
     relaxed = Column[BoolArray]()  # j  may mix types
     rate = Column[FloatArray]()  # j,t  samples/s at the reference width on the fewest nodes; 0 = cannot run there
+    mixable = Column[BoolArray]()  # j,t  a GPU of the type may be part of a grant that mixes types
     restart_s = Column[FloatArray]()  # j  what a move costs
 
     attained_gpu_s = Column[FloatArray]()  # j  GPU-seconds held so far

@@ -11,8 +11,9 @@ import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
-from fairlead.model.view import View
+from fairlead.model.view import MIXED_TYPES, View
 from fairlead.placement.fill import fill_in_order
+from fairlead.rates.relaxed import rate_of_types
 
 # A job is left alone for this many times its restart cost: once to restore, once to work, so that taking turns costs
 # at most half of the time.
@@ -71,6 +72,15 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
 
     What is earned is counted over the time for which the job is sure to keep its new GPUs.
     """
+    old = view.held_type[grants.jobs]
+    mixing = jobs_that_mix(grants) | set(grants.jobs[old == MIXED_TYPES].tolist())
+    if mixing:
+        return _drop_idle_mixes(view, _drop_idle_changes(view, grants, mixing), mixing)
+    return _drop_idle_changes(view, grants, mixing)
+
+
+def _drop_idle_changes(view: View, grants: Grants, mixing: set[int]) -> Grants:
+    """From one type to another."""
     jobs, new = grants.jobs, grants.types
     old = view.held_type[jobs]
     moving = ((old >= 0) & (old != new) & (view.held_gpus[jobs] == grants.gpus)).nonzero()[0]  # entries
@@ -84,7 +94,7 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
     if not idle.size:
         return grants
     free: list[int] = left_over(view, grants).tolist()  # t
-    types, mixing = grants.types.copy(), jobs_that_mix(grants)
+    types = grants.types.copy()
     for entry, here, there in zip(moving[idle].tolist(), old[idle].tolist(), new[idle].tolist(), strict=True):
         width = int(grants.gpus[entry])
         if free[here] >= width and int(grants.jobs[entry]) not in mixing:
@@ -92,6 +102,34 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
             free[there] += width
             free[here] -= width
     return replace(grants, types=types) if (types != grants.types).any() else grants
+
+
+def _drop_idle_mixes(view: View, grants: Grants, mixing: set[int]) -> Grants:
+    """From a mix of types or to one."""
+    wanted: dict[int, dict[int, int]] = {}
+    for j, t, count in zip(grants.jobs.tolist(), grants.types.tolist(), grants.gpus.tolist(), strict=True):
+        wanted.setdefault(j, {})[t] = count
+    free: list[int] = left_over(view, grants).tolist()  # t
+    dropped = False
+    for j in sorted(mixing):
+        here, there = types_of(view, view.spots.get(j, NOWHERE)), wanted[j]
+        if here == there or sum(here.values()) != sum(there.values()):
+            continue
+        now = rate_on(view, j, here, len(view.spots[j]))
+        then = rate_on(view, j, there, sum(-(-n // int(view.cluster.largest_node[t])) for t, n in there.items()))
+        restart_s = float(view.restart_s[j])
+        kept_s = max(view.round_s, RESTARTS_WORTH * restart_s)
+        if then * (kept_s - restart_s) > now * kept_s:
+            continue
+        if all(free[t] + there.get(t, 0) >= count for t, count in here.items()):
+            for t in here.keys() | there.keys():
+                free[t] += there.get(t, 0) - here.get(t, 0)
+            wanted[j], dropped = here, True
+    if not dropped:
+        return grants
+    entries = [(j, t, count) for j, types in wanted.items() for t, count in sorted(types.items())]
+    jobs, types, gpus = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    return replace(grants, jobs=jobs, types=types, gpus=gpus)
 
 
 def fill_gaps(view: View, before: Grants, after: Grants) -> Grants:
@@ -128,18 +166,23 @@ def held_by(view: View, jobs: IntArray) -> Grants:
     types = view.held_type[jobs]
     if (types >= 0).all():
         return Grants(jobs, types, view.held_gpus[jobs])
-    held = [(j, t, gpus) for j in jobs.tolist() for t, gpus in held_types(view, j).items()]
+    held = [(j, t, gpus) for j in jobs.tolist() for t, gpus in types_of(view, view.spots.get(j, NOWHERE)).items()]
     jobs, types, gpus = np.array(held, dtype=np.int64).reshape(-1, 3).T
     return Grants(jobs, types, gpus)
 
 
-def held_types(view: View, j: int) -> dict[int, int]:
-    """GPUs by type that a job holds."""
+def types_of(view: View, spot: Spot) -> dict[int, int]:
+    """GPUs by type."""
     held: dict[int, int] = {}
-    for node, count in view.spots.get(j, NOWHERE):
+    for node, count in spot:
         t = int(view.cluster.node_type[node])
         held[t] = held.get(t, 0) + count
     return held
+
+
+def rate_on(view: View, j: int, by_type: dict[int, int], nodes: int) -> float:
+    """Samples/s of a job on these GPUs, mixed or not, over so many nodes."""
+    return rate_of_types(lambda t, gpus, over: view.rate_at(j, t, gpus, over), by_type, nodes)
 
 
 def left_over(view: View, grants: Grants) -> IntArray:

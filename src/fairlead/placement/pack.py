@@ -10,7 +10,7 @@ from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
-from fairlead.placement.moves import RESTARTS_WORTH, held_types, jobs_that_mix
+from fairlead.placement.moves import RESTARTS_WORTH, jobs_that_mix, rate_on, types_of
 
 
 def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -> dict[int, Spot]:
@@ -46,6 +46,11 @@ def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -
             pool(t).give_back(spot)  # it does not run spread like that: it waits for a better gap
             continue
         changed[j] = tuple(sorted((*changed[j], *spot))) if changed.get(j) else spot
+    for j in sorted(mixing & changed.keys()):
+        if changed[j] and not rate_on(view, j, types_of(view, changed[j]), len(changed[j])):
+            for node, count in changed[j]:
+                pool(int(view.cluster.node_type[node])).give_back(((node, count),))
+            changed[j] = NOWHERE
     for j in sorted(spread, key=lambda j: float(view.restart_s[j])):
         here = pool(int(view.held_type[j]))
         better = here.take_if_fewer(int(view.held_gpus[j]), len(view.spots[j]))
@@ -66,7 +71,7 @@ def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:
             if j in mixing:
                 wanted[j][t] = int(grants.gpus[entry])
         for j, types in wanted.items():
-            stays[grants.jobs == j] = types == held_types(view, j)
+            stays[grants.jobs == j] = types == types_of(view, view.spots.get(j, NOWHERE))
     return stays
 
 

@@ -14,6 +14,7 @@ from fairlead.policies.fft import fft
 from fairlead.policies.gandiva_fair import gandiva_fair
 from fairlead.policies.gavel import gavel
 from fairlead.policies.gavel_sjf import gavel_sjf
+from fairlead.policies.hlas_rounds import hlas_rounds
 from fairlead.policies.hops import hops
 from fairlead.policies.las import las
 from fairlead.policies.oef import cooperative, non_cooperative
@@ -151,6 +152,13 @@ _ALL = (
         Level.PLACEMENT,
         hops,
         knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "hlas-rounds",
+        "Least attained service in reference GPU-seconds first; a relaxed job may mix the free GPUs of several types.",
+        "Hare (IEEE TCC 2024), in rounds, for live clusters",
+        Level.GRANTS,
+        hlas_rounds,
     ),
     Policy(
         "sia",

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.jobs import JobSpec
 from fairlead.rates.profile import Profile
@@ -43,6 +43,18 @@ def allowed_rates(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> Floa
     types = allowed_types(spec, cluster)
     allowed[types] = rates[types]
     return allowed
+
+
+def mixable_types(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> BoolArray:
+    """t  types of which GPUs may take part in a grant that mixes types: allowed, with the memory, and measured.
+
+    Such a grant lies on several nodes, and a type may have fewer GPUs than the job wants of all types together.
+    """
+    found = np.zeros(len(cluster.types), dtype=np.bool_)
+    if spec.relaxed and spec.gpus > 1:
+        for t in allowed_types(spec, cluster):
+            found[t] = estimator.at(spec.model, t, spec.gpus, 2) > 0
+    return found
 
 
 class TableEstimator:

@@ -13,6 +13,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import Estimator, TableEstimator
 from fairlead.rates.profile import Profile
+from fairlead.rates.relaxed import mixed_rate
 from fairlead.rates.unmeasured import WithUnmeasured
 
 
@@ -47,7 +48,8 @@ class ThreeLayer:
     2    this job on this type: the mean
     3    the table, or the formula that its rows were made by
 
-    On several nodes the slowest sets the pace and nobody sees which it was, so that such rounds tell of the type alone.
+    On several nodes the slowest sets the pace and nobody sees which it was, so that such rounds tell of the type alone,
+    and of each of its types alike where a job mixes them.
     """
 
     def __init__(self, table: Estimator, cluster: Cluster, sensing: Sensing = Sensing.THREE_LAYER) -> None:
@@ -78,13 +80,11 @@ class ThreeLayer:
 
     def observe(self, job: int, model: str, spot: Spot, rate: float) -> None:
         """The job made `rate` samples a second there."""
-        types = {self._node_type[node] for node, _ in spot}
-        gpus = sum(count for _, count in spot)
-        predicted = min((self._table.at(model, t, gpus, len(spot)) for t in types), default=0.0)
+        predicted = self._predicted(model, spot, np.ones(len(self._node_type)))
         if predicted <= 0 or rate <= 0:
             return
         ratio = rate / predicted
-        for t in types:
+        for t in {self._node_type[node] for node, _ in spot}:
             self._on_type.setdefault(job, {}).setdefault(t, _Mean()).add(ratio)
         if len(spot) == 1 and self._sensing is not Sensing.TYPES:
             node = spot[0][0]
@@ -127,11 +127,16 @@ class ThreeLayer:
 
     def predict(self, job: int, model: str, spot: Spot) -> float:
         """Samples a second on this spot."""
-        relative = self.relative(np.array([job]))[0]
+        return self._predicted(model, spot, self.relative(np.array([job]))[0])
+
+    def _predicted(self, model: str, spot: Spot, relative: FloatArray) -> float:
+        """The table's rate with every node (n) so many times as fast; 0 on no node at all."""
         gpus = sum(count for _, count in spot)
-        types = {self._node_type[node] for node, _ in spot}
-        predicted = min(self._table.at(model, t, gpus, len(spot)) for t in types)
-        return predicted * min(float(relative[node]) for node, _ in spot)
+        at = [self._table.at(model, self._node_type[node], gpus, len(spot)) for node, _ in spot]
+        if len({self._node_type[node] for node, _ in spot}) > 1:
+            pairs = zip(at, spot, strict=True)
+            return mixed_rate([(rate * float(relative[node]), count) for rate, (node, count) in pairs])
+        return at[0] * min(float(relative[node]) for node, _ in spot) if spot else 0.0
 
 
 class _Mean:

@@ -110,6 +110,13 @@ def _plan(view: View, changed: dict[int, Spot], cause: Cause, holds_until_s: flo
     )
 
 
+def _check_mix(view: View, j: int, spot: Spot) -> None:
+    types = {int(view.cluster.node_type[node]) for node, _ in spot}
+    if len(types) > 1 and not view.mixable[j, list(types)].all():
+        names = ", ".join(view.cluster.types[t] for t in sorted(types))
+        raise BrokenInvariantError(f"job {view.job[j]} was given a mix of {names}, which it does not allow")
+
+
 def _positions(view: View, jobs: list[int]) -> IntArray:
     return view.job[jobs] if jobs else NO_JOBS
 
@@ -125,6 +132,8 @@ def _check(view: View, left: list[Spot], start: list[int], spots: tuple[Spot, ..
             raise BrokenInvariantError(
                 f"job {view.job[j]} was given {gpus} GPUs; it runs on {view.width_sets[view.width_set[j]]}"
             )
+        if len(spot) > 1:
+            _check_mix(view, j, spot)
         for node, count in spot:
             free[node] -= count
             if not view.node_up[node]:

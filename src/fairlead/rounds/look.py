@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Spot
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
 from fairlead.policies.policy import Knows, Policy
@@ -64,11 +64,12 @@ _FIXED = frozenset(
 )
 _OTHER_NAMES = {"rate": "best_rate", "held_since_s": "since_s"}  # in the state
 # Columns that the state does not hold as they are.
-_DERIVED: dict[str, Callable[[State, IntArray, float], FloatArray | None]] = {
+_DERIVED: dict[str, Callable[[State, IntArray, float], FloatArray | BoolArray | None]] = {
     "attained_gpu_s": State.attained_at,
     "wait_s": lambda state, jobs, now_s: now_s - state.arrival_s.take(jobs) - state.ran_at(jobs, now_s),
     "done": State.done_at,
     "relative": State.relative_to_table,
+    "mixable": State.mixable_at,
 }
 
 

@@ -21,7 +21,7 @@ from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase, Step, advance
 from fairlead.model.quotas import Quota, Quotas, quota_table
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
-from fairlead.rates.estimator import Estimator, allowed_rates
+from fairlead.rates.estimator import Estimator, allowed_rates, mixable_types
 from fairlead.rates.three_layer import Learns
 
 COLUMNS: dict[str, tuple[type, float]] = {
@@ -36,6 +36,7 @@ COLUMNS: dict[str, tuple[type, float]] = {
     "width_set": (np.int64, 0),
     "weight": (np.float64, 1),
     "relaxed": (np.bool_, 0),
+    "mixable_row": (np.int64, 0),
     "total": (np.float64, math.nan),  # samples asked for, as declared
     "restart_s": (np.float64, 0),
     # Progress: `done` samples at `at_s`, then `rate` per second from `resume_s` on.
@@ -74,6 +75,7 @@ class State:
     width_set: IntArray
     weight: FloatArray
     relaxed: BoolArray
+    mixable_row: IntArray
     total: FloatArray
     restart_s: FloatArray
     done: FloatArray
@@ -110,6 +112,8 @@ class State:
         self.models: dict[str, int] = {}
         self.kinds: dict[tuple[str, str, int, tuple[str, ...]], int] = {}
         self._alike: dict[tuple[bytes, int, float], int] = {}
+        self._mixable: dict[bytes, int] = {}
+        self.mixable_rows: list[BoolArray] = []  # t  which types may be mixed, each answer once
         self.tenant_weight: list[float] = []
         self._given_weight = dict(tenant_weight or {})
         self._given_quotas: dict[int, tuple[Quota, ...]] = {}
@@ -187,6 +191,11 @@ class State:
         """j,n  rate on a node / what the estimator says of its type; None where it does not learn."""
         return None if self._learner is None else self._learner.relative(jobs)
 
+    def mixable_at(self, jobs: IntArray, time_s: float) -> BoolArray:
+        """j,t  types of which GPUs may be part of a mix."""
+        rows = np.array(self.mixable_rows, dtype=np.bool_).reshape(-1, len(self.cluster.types))
+        return np.asarray(rows.take(self.mixable_row.take(jobs), axis=0))
+
     # ---- the fold -----------------------------------------------------------------------------------------------
 
     def fold(self, event: ev.Event | Decision) -> None:
@@ -232,6 +241,10 @@ class State:
         self.restart_s[j] = self.estimator.restart_s(spec.model)
         rates = self.best_rate[j] = allowed_rates(spec, self.cluster, self.estimator)
         self.alike[j] = self._alike.setdefault((rates.tobytes(), spec.gpus, spec.weight), len(self._alike))
+        mixable = mixable_types(spec, self.cluster, self.estimator)
+        self.mixable_row[j] = self._mixable.setdefault(mixable.tobytes(), len(self.mixable_rows))
+        if self.mixable_row[j] == len(self.mixable_rows):
+            self.mixable_rows.append(mixable)
         self.crowd_in[j] = self.crowd_s
         self.first_arrival_s = min(self.first_arrival_s, event.time_s)
         self.active += 1

@@ -11,6 +11,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.random import stream
 from fairlead.rates.estimator import Estimator
+from fairlead.rates.relaxed import mixed_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,18 @@ class Truth:
         self.restart_s = [rates.restart_s(spec.model) for spec in jobs]  # j
 
     def rate(self, j: int, spot: Spot) -> float:
-        """Samples per second of the whole job; the slowest node sets the pace of all."""
+        """Samples per second of the whole job. The slowest node of a gang sets the pace of all; on several types the
+        tasks of a step are split by the speed of each GPU.
+        """
         model = self.jobs[j].model
         if len(spot) == 1:
             node, gpus = spot[0]
             return self._rates.at(model, self._node_type[node], gpus, 1) * self._factor[node]
         gpus = sum(count for _, count in spot)
-        types = {self._node_type[node] for node, _ in spot}
-        slowest = min(self._rates.at(model, t, gpus, len(spot)) for t in types)
-        return slowest * min(self._factor[node] for node, _ in spot)
+        at = [self._rates.at(model, self._node_type[node], gpus, len(spot)) for node, _ in spot]
+        if len({self._node_type[node] for node, _ in spot}) == 1:
+            return at[0] * min(self._factor[node] for node, _ in spot)
+        return mixed_rate([(rate * self._factor[node], count) for rate, (node, count) in zip(at, spot, strict=True)])
 
     def declared(self) -> list[JobSpec]:
         """The jobs as their owners describe them, with the error in their lengths."""

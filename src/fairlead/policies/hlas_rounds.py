@@ -1,0 +1,180 @@
+"""Heterogeneity-aware least attained service in rounds: Hare for a cluster that is given out in whole grants (TCC 2024).
+
+Single tasks are decided on the workers, which split each training round over whatever GPUs were granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Answer, Grants
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.view import View
+from fairlead.placement.fill import fill_in_order
+from fairlead.placement.moves import rate_on, types_of
+
+# A job that is this close to the end of its queue has reached it: service is a sum, and sums differ in their last digits.
+REACHED = 1.0 - 1e-6
+NOTHING: dict[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Service:
+    """By job: GPU-seconds held when we last looked, and what they were worth on the job's best type."""
+
+    job: IntArray  # j  ascending
+    attained_gpu_s: FloatArray  # j
+    reference_s: FloatArray  # j
+
+
+def hlas_rounds(
+    view: View,
+    memory: Service | None,
+    *,
+    first_s: float = 900.0,
+    growth: float = 4.0,
+    queues: int = 7,
+    advantage: float = 0.5,
+) -> tuple[Grants, Service]:
+    """Queues by attained service A_j / w_j in reference seconds, first come first served inside a queue.
+
+    A GPU-second counts by how fast the job runs there against its best type. Queue 0 ends at `first_s` GPU-seconds, each
+    further one `growth` times later. Each job takes the type that finishes its work first among those with room, where
+    the rate on a type is divided by V_t^advantage, V_t the geometric mean of the active jobs' speeds on it against their
+    best; a job with relaxed synchronisation takes a mix of free GPUs if that is better. A mix in which a slow GPU would
+    idle is taken only if the job fits nowhere else and nobody else wants those GPUs.
+    Departs: no job waits for a busy GPU, since a round gives out all of them anew; nothing is promoted.
+    """
+    service = _served(view, memory)
+    with np.errstate(over="ignore"):
+        edges = REACHED * first_s * growth ** np.arange(queues - 1)
+    attained = service.reference_s / view.weight  # j
+    queue = np.searchsorted(edges, attained, side="right")
+    order = np.argsort(queue, kind="stable")  # jobs are in order of arrival already
+    price = _prices(view.rate, advantage)  # t
+    if np.count_nonzero(view.relaxed & (view.width > 1)):
+        grants = _with_mixes(view, order, price)
+    else:
+        grants = Grants(*fill_in_order(order, view.width, view.rate / price, view.capacity))
+    answer = Answer(holds_until_s=view.now_s + _sinks_in_s(view, grants, np.append(edges, np.inf)[queue] - attained))
+    return Grants(grants.jobs, grants.types, grants.gpus, answer), service
+
+
+def _served(view: View, memory: Service | None) -> Service:
+    """What was attained since the last look counts by the speed on what is held now: nothing changes in between."""
+    reference_s, before = np.zeros(view.jobs), np.zeros(view.jobs)
+    if memory is not None and memory.job.size and view.jobs:
+        at = np.minimum(np.searchsorted(memory.job, view.job), len(memory.job) - 1)
+        known = memory.job[at] == view.job
+        reference_s[known], before[known] = memory.reference_s[at[known]], memory.attained_gpu_s[at[known]]
+    return Service(view.job, view.attained_gpu_s, reference_s + (view.attained_gpu_s - before) * _speed(view))
+
+
+def _speed(view: View) -> FloatArray:
+    """j  rate on what is held over that on the best type; 1 for those who hold nothing (any more)."""
+    best = np.maximum(view.rate.max(axis=1, initial=0.0), 1e-300)
+    speed = np.ones(view.jobs)
+    pure = np.flatnonzero(view.held_type >= 0)
+    speed[pure] = view.rate[pure, view.held_type[pure]] / best[pure]
+    for j in np.flatnonzero((view.held_gpus > 0) & (view.held_type < 0)).tolist():
+        speed[j] = rate_on(view, j, types_of(view, view.spots[j]), len(view.spots[j])) / best[j]
+    return np.where(speed > 0, np.minimum(speed, 1.0), 1.0)
+
+
+def _prices(rate: FloatArray, advantage: float) -> FloatArray:
+    """t  V_t^advantage over the active jobs; types that nobody can use cost nothing to speak of."""
+    best = rate.max(axis=1, initial=0.0)[:, None]
+    runs = rate > 0
+    logs = np.log(np.divide(rate, best, out=np.ones_like(rate), where=runs))
+    return np.asarray(np.exp(advantage * logs.sum(axis=0) / np.maximum(runs.sum(axis=0), 1)))
+
+
+def _with_mixes(view: View, order: IntArray, price: FloatArray) -> Grants:
+    hand = _Hand(view, price)
+    wasteful: list[int] = []
+    for j in order.tolist():
+        if hand.unused == 0:
+            break
+        found, waste = hand.best(j)
+        if found and waste:
+            wasteful.append(j)
+        elif found:
+            hand.give(j, found)
+    for j in wasteful:
+        hand.give(j, hand.best(j)[0])
+    jobs, types, gpus = np.array(list(_entries(hand.given)), dtype=np.int64).reshape(-1, 3).T
+    return Grants(jobs, types, gpus)
+
+
+def _entries(given: Iterable[tuple[int, dict[int, int]]]) -> Iterator[tuple[int, int, int]]:
+    for j, by_type in given:
+        for t, gpus in sorted(by_type.items()):
+            yield j, t, gpus
+
+
+class _Hand:
+    """What is left to give, and what was given."""
+
+    def __init__(self, view: View, price: FloatArray) -> None:
+        self.given: list[tuple[int, dict[int, int]]] = []
+        self.left: list[int] = view.capacity.tolist()  # t
+        self.unused = sum(self.left)
+        self._view = view
+        self._price: list[float] = price.tolist()
+        self._width: list[int] = view.width.tolist()
+        liking = view.rate / price
+        self._liked: list[list[float]] = liking.tolist()
+        self._ranked: list[list[int]] = (-liking).argsort(axis=1, kind="stable").tolist()
+        self._mixable: list[list[bool]] = view.mixable.tolist()
+
+    def give(self, j: int, by_type: dict[int, int]) -> None:
+        if by_type:
+            self.given.append((j, by_type))
+        for t, gpus in by_type.items():
+            self.left[t] -= gpus
+            self.unused -= gpus
+
+    def best(self, j: int) -> tuple[dict[int, int], bool]:
+        """GPUs by type, nothing if nothing fits; and whether some of them would idle."""
+        width = self._width[j]
+        if width > self.unused:
+            return NOTHING, False
+        pure = next((t for t in self._ranked[j] if self.left[t] >= width and self._liked[j][t] > 0), -1)
+        value = self._liked[j][pure] if pure >= 0 else 0.0
+        if any(self._mixable[j]):
+            mix, worth, waste = self._mix(j, width)
+            if worth > value and not (waste and pure >= 0):
+                return mix, waste
+        return ({pure: width} if pure >= 0 else NOTHING), False
+
+    def _mix(self, j: int, width: int) -> tuple[dict[int, int], float, bool]:
+        """The GPUs that it likes best, their value to it, and whether one of them would get no task."""
+        rate = {t: self._view.rate_at(j, t, width, 2) for t, may in enumerate(self._mixable[j]) if may and self.left[t]}
+        mix: dict[int, int] = {}
+        need, nodes, cost = width, 0, 0.0
+        for t in sorted(rate, key=lambda t: (-rate[t] / self._price[t], t)):
+            take = min(need, self.left[t])
+            mix[t] = take
+            need -= take
+            nodes += -(-take // int(self._view.cluster.largest_node[t]))
+            cost += take * self._price[t]
+            if not need:
+                break
+        if need or len(mix) < 2:
+            return NOTHING, 0.0, False
+        mixed = rate_on(self._view, j, mix, nodes)
+        waste = any(self._view.rate_at(j, t, width, nodes) < mixed for t in mix)
+        return mix, mixed * width / cost, waste
+
+
+def _sinks_in_s(view: View, grants: Grants, to_next: FloatArray) -> float:
+    """Until the first of those that are granted something falls into the next queue; `to_next` is by job."""
+    if not grants.jobs.size:
+        return float("inf")
+    jobs = np.unique(grants.jobs)
+    gpus = np.bincount(grants.jobs, grants.gpus, view.jobs)[jobs]
+    # At its fastest: an answer that is looked at too early is found to hold.
+    return max(float((to_next[jobs] * view.weight[jobs] / gpus).min()), 0.0)
