@@ -241,10 +241,7 @@ class State:
         self.restart_s[j] = self.estimator.restart_s(spec.model)
         rates = self.best_rate[j] = allowed_rates(spec, self.cluster, self.estimator)
         self.alike[j] = self._alike.setdefault((rates.tobytes(), spec.gpus, spec.weight), len(self._alike))
-        mixable = mixable_types(spec, self.cluster, self.estimator)
-        self.mixable_row[j] = self._mixable.setdefault(mixable.tobytes(), len(self.mixable_rows))
-        if self.mixable_row[j] == len(self.mixable_rows):
-            self.mixable_rows.append(mixable)
+        self.mixable_row[j] = self._mixable_row(spec)
         self.crowd_in[j] = self.crowd_s
         self.first_arrival_s = min(self.first_arrival_s, event.time_s)
         self.active += 1
@@ -438,6 +435,14 @@ class State:
             if self._width_set.setdefault(spec.widths, len(self.width_sets)) == len(self.width_sets):
                 self.width_sets.append(spec.widths)
             self._alike.setdefault((self.best_rate[j].tobytes(), spec.gpus, spec.weight), len(self._alike))
+            self._mixable_row(spec)
+
+    def _mixable_row(self, spec: JobSpec) -> int:
+        mixable = mixable_types(spec, self.cluster, self.estimator)
+        row = self._mixable.setdefault(mixable.tobytes(), len(self.mixable_rows))
+        if row == len(self.mixable_rows):
+            self.mixable_rows.append(mixable)
+        return row
 
     def _draw_up_quotas(self) -> None:
         self.quotas = quota_table(self._given_quotas, len(self.tenants), self.cluster.types)
