@@ -47,12 +47,14 @@ class StateDirectory:
         return self.path / "state.json"
 
     def lock(self, who: str, wait_s: float = 0.0) -> int:
-        """A file descriptor that holds the lock until the process ends."""
+        """A file descriptor that holds the lock until the process ends; the file says which process that is."""
         descriptor = os.open(self.path / f"{who}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         give_up_s = time.monotonic() + wait_s
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
                 return descriptor
             except OSError:
                 if time.monotonic() >= give_up_s:

@@ -48,6 +48,7 @@ class Log:
         self._touched: dict[int, str | None] = {}  # job -> why it waits or failed
         self._tenants: list[ev.TenantSet] = []
         self._policy: ev.PolicySet | None = None
+        self.policy = policy_of(connection)  # name and parameters
         self._free = np.full(len(state.cluster.nodes), -1)  # n  as the table says
         self._up = np.zeros(len(state.cluster.nodes), dtype=np.bool_)  # n
 
@@ -57,6 +58,7 @@ class Log:
             self._tenants.append(event)
         elif isinstance(event, ev.PolicySet):
             self._policy = event
+            self.policy = (event.policy, dict(event.parameters))
 
     def decision(self, decision: Decision) -> None:
         """On return it is on disk, with every event before it."""

@@ -8,7 +8,6 @@ import os
 import select
 import sqlite3
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -30,6 +29,7 @@ from fairlead.model.lifecycle import Phase
 from fairlead.model.quotas import Quota
 from fairlead.rounds.records import to_line
 from fairlead.rounds.state import State
+from fairlead.service.log import Log
 
 _ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
 # Requests taken at once: the transaction that answers them stays short.
@@ -89,18 +89,15 @@ def read_after(connection: sqlite3.Connection, number: int) -> list[tuple[int, R
 def unanswered(connection: sqlite3.Connection, taken: int, state: State) -> list[Request]:
     """What was taken and had not come true when the scheduler ended: it is asked again.
 
-    A job is cancelled or held only once its GPUs are back, and a node goes down once its jobs have left.
+    A job is cancelled or held only once its GPUs are back.
     """
     rows = connection.execute(
-        "SELECT kind, target, max(number) FROM requests WHERE kind IN ('cancel', 'hold', 'release', 'drain', 'resume') "
-        "AND number <= ? GROUP BY target, CASE kind WHEN 'cancel' THEN 1 ELSE 0 END ORDER BY max(number)",
+        "SELECT kind, target, max(number) FROM requests WHERE kind IN ('cancel', 'hold', 'release') AND number <= ? "
+        "GROUP BY target, kind = 'cancel' ORDER BY max(number)",
         (taken,),
     )
     again: list[Request] = []
-    nodes = {name: n for n, name in enumerate(state.cluster.nodes)}
     for kind, target, _ in rows:
-        if kind == "drain" and target in nodes and state.node_up[nodes[target]]:
-            again.append(Drain(target))
         j = state.position.get(target)
         if j is None or state.phase[j] in _ENDED:
             continue
@@ -111,30 +108,40 @@ def unanswered(connection: sqlite3.Connection, taken: int, state: State) -> list
     return again
 
 
+def drained(connection: sqlite3.Connection, taken: int) -> list[str]:
+    """Nodes that an operator took out of service, and has not put back."""
+    rows = connection.execute(
+        "SELECT kind, target, max(number) FROM requests WHERE kind IN ('drain', 'resume') AND number <= ? GROUP BY target",
+        (taken,),
+    )
+    return [target for kind, target, _ in rows if kind == "drain"]
+
+
 class StoredInbox:
     """The scheduler's end. A byte in the pipe says that something was committed; its end says that the API is gone."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, taken: int, again: list[Request], pipe: int, stop: Callable[[], bool]
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, log: Log, again: list[Request], pipe: int) -> None:
         self._connection = connection
-        self.taken = taken  # the last request that was handed out
+        self._log = log
+        self.taken = log.taken  # the last request that was handed out
         self._again = again
         self._pipe = pipe
-        self._stop = stop
+        self.closed = False
 
     def take(self, timeout_s: float) -> list[Request] | None:
-        if self._stop():
+        if self.closed:
             return None
+        if timeout_s > 0:
+            # Whoever is ready to wait has told the loop all that came of what was taken before.
+            self._log.commit(self.taken)
         if self._again:
             again, self._again = self._again, []
             return again
         found = self._read()
         if found or timeout_s <= 0:
             return found
-        if not self._heard(timeout_s) or self._stop():
-            return None
-        return self._read()
+        self.closed = not self._heard(timeout_s)
+        return None if self.closed else self._read()
 
     def _read(self) -> list[Request]:
         found = read_after(self._connection, self.taken)

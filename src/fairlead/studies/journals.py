@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,14 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
-from fairlead.model.events import Arrived
+from fairlead.model.events import Arrived, TenantSet
 from fairlead.numerics.fairness import normalise
 from fairlead.policies import find_policy
 from fairlead.policies.policy import Policy
 from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalReader
 from fairlead.rounds.loop import Settings, When
+from fairlead.rounds.records import Record
 from fairlead.rounds.replay import replay, same
 from fairlead.rounds.state import State
 
@@ -99,20 +100,35 @@ def audit_journal(path: Path) -> dict[str, Any]:
     that they can use; GPUs of others by the mean speedups of u's active jobs.
     """
     reader = JournalReader(path)
-    header = reader.header()
-    names = list(dict.fromkeys(record.spec.tenant for record in reader.records() if isinstance(record, Arrived)))
+    with _believable(path):
+        return audit_records(reader.header(), reader.records)
+
+
+def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> dict[str, Any]:
+    """The same of records from anywhere; they are read twice."""
+    names = _tenants(records())
     u, t = len(names), len(header.cluster.types)
     ledger = _Ledger(np.zeros(u), np.zeros((u, u)), np.zeros((u, u)), np.zeros(u), np.zeros((u, t)))
     state = open_state(header)
     decided_s = -math.inf
-    with _believable(path):
-        for record in reader.records():
-            if record.time_s > state.now_s and state.active:
-                _add(ledger, state, decided_s, record.time_s - state.now_s)
-            state.fold(record)
-            if isinstance(record, Decision):
-                decided_s = record.time_s
+    for record in records():
+        if record.time_s > state.now_s and state.active:
+            _add(ledger, state, decided_s, record.time_s - state.now_s)
+        state.fold(record)
+        if isinstance(record, Decision):
+            decided_s = record.time_s
     return _verdict(ledger, names, list(header.cluster.types))
+
+
+def _tenants(records: Iterable[Record]) -> list[str]:
+    """In the order in which the state numbers them."""
+    names: dict[str, None] = {}
+    for record in records:
+        if isinstance(record, Arrived):
+            names.setdefault(record.spec.tenant)
+        elif isinstance(record, TenantSet):
+            names.setdefault(record.tenant)
+    return list(names)
 
 
 def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> None:

@@ -1,0 +1,242 @@
+"""Jobs: submit, list, look, cancel, hold, release."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import time
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Header, Path, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from fairlead.engines.requests import Cancel, Command, Hold, Release
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import ImpossibleError, InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.rates.estimator import allowed_rates, allowed_types
+from fairlead.service import requests
+from fairlead.service.access import scope_of
+from fairlead.service.context import Service, What, Who
+from fairlead.service.errors import ApiError, no_such
+from fairlead.service.jobfile import JobFile
+from fairlead.service.reads import ENDED, PHASES
+from fairlead.service.tokens import Token
+
+router = APIRouter(prefix="/v1", tags=["jobs"])
+DEFAULT_TENANT = "default"
+# How long a key that came with a submit is remembered.
+KEYS_KEPT_S = 7 * 86400.0
+
+JobId = Annotated[str, Path(pattern=r"^j[1-9][0-9]{0,17}$", description="The job's id.")]
+
+
+class Submitted(BaseModel):
+    id: str
+
+
+class Held(BaseModel):
+    type: str
+    gpus: int
+    nodes: dict[str, int]
+    since_s: float
+
+
+class JobProgress(BaseModel):
+    """Samples done by now; a fraction and steps where the owner said how many there are."""
+
+    samples: float
+    total_samples: float | None
+    samples_per_s: float
+    fraction: float | None
+    steps: float | None
+    total_steps: float | None
+
+
+class Job(BaseModel):
+    id: str
+    name: str
+    tenant: str
+    phase: str
+    submitted_s: float
+    first_start_s: float | None
+    end_s: float | None
+    model: str
+    gpus: int
+    widths: list[int]
+    types: list[str]
+    weight: float
+    held: Held | None
+    progress: JobProgress | None
+    gpu_hours: float
+    leases: int
+    restarts: int
+    reason: str | None
+    exit_code: int | None
+
+
+class Jobs(BaseModel):
+    """`next` goes into `after` of the next request; null: that was all."""
+
+    jobs: list[Job]
+    next: int | None
+
+
+class Asked(BaseModel):
+    id: str
+    request: int
+
+
+@router.post("/jobs", status_code=201, response_model=Submitted, responses={200: {"model": Submitted}})
+async def submit(
+    job: JobFile,
+    who: Who,
+    service: What,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
+) -> JSONResponse:
+    """Answered once the job is on disk. The same Idempotency-Key again gives the same job and submits nothing."""
+    given = _submission(job, who, service)
+    digest = hashlib.sha256(job.model_dump_json().encode()).hexdigest()
+
+    def write(connection: sqlite3.Connection) -> tuple[str, bool]:
+        if idempotency_key is not None:
+            before = _seen(connection, who, idempotency_key, digest)
+            if before is not None:
+                return before, False
+        id_ = requests.submit(connection, who.actor, given)
+        if idempotency_key is not None:
+            row = (who.id, idempotency_key, digest, id_, time.time())
+            connection.execute("INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)", row)
+        return id_, True
+
+    id_, new = await service.writer.write(write)
+    return JSONResponse({"id": id_}, 201 if new else 200)
+
+
+@router.get("/jobs", response_model=Jobs)
+async def list_jobs(
+    who: Who,
+    service: What,
+    tenant: Annotated[str | None, Query(max_length=63)] = None,
+    phase: Annotated[list[str] | None, Query(description=f"Any of {', '.join(PHASES)}, or active.")] = None,
+    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> JSONResponse:
+    """In order of submission."""
+    confined = scope_of(who)
+    if confined is not None and tenant not in (None, confined):
+        raise ApiError(403, "not_allowed", "this token sees the jobs of its own tenant only", "leave tenant out")
+    found, more = service.reads.jobs(confined or tenant, _phases(phase or []), after, limit)
+    return JSONResponse({"jobs": found, "next": more})
+
+
+@router.get("/jobs/{id}", response_model=Job)
+async def show(id: JobId, who: Who, service: What) -> JSONResponse:  # noqa: A002
+    return JSONResponse(find(service, id, who))
+
+
+@router.post("/jobs/{id}/cancel", status_code=202, response_model=Asked)
+async def cancel(id: JobId, who: Who, service: What) -> JSONResponse:  # noqa: A002
+    """It is cancelled once its GPUs are back."""
+    return await _ask(service, who, Cancel(id))
+
+
+@router.post("/jobs/{id}/hold", status_code=202, response_model=Asked)
+async def hold(id: JobId, who: Who, service: What) -> JSONResponse:  # noqa: A002
+    """Takes the job out of the queue, after a checkpoint if it runs."""
+    return await _ask(service, who, Hold(id))
+
+
+@router.post("/jobs/{id}/release", status_code=202, response_model=Asked)
+async def release(id: JobId, who: Who, service: What) -> JSONResponse:  # noqa: A002
+    return await _ask(service, who, Release(id))
+
+
+def find(service: Service, id_: str, who: Token) -> dict[str, Any]:
+    job = service.reads.job(id_, scope_of(who))
+    if job is None:
+        raise no_such("job", id_)
+    return job
+
+
+async def _ask(service: Service, who: Token, request: Cancel | Hold | Release) -> JSONResponse:
+    job = find(service, request.job, who)
+    if job["phase"] in ENDED:
+        raise ApiError(409, "job_ended", f"job {job['id']} has {job['phase']} already", "submit it again")
+    number = await service.writer.write(lambda connection: requests.append(connection, who.actor, request))
+    return JSONResponse({"id": job["id"], "request": number}, 202)
+
+
+def _seen(connection: sqlite3.Connection, who: Token, key: str, digest: str) -> str | None:
+    """The job that came with this key before."""
+    connection.execute("DELETE FROM idempotency WHERE time_s < ?", (time.time() - KEYS_KEPT_S,))
+    row = connection.execute(
+        "SELECT digest, jobs FROM idempotency WHERE token = ? AND key = ?", (who.id, key)
+    ).fetchone()
+    if row is None:
+        return None
+    if row[0] != digest:
+        raise ApiError(
+            409,
+            "idempotency_conflict",
+            "this Idempotency-Key came with another job before",
+            "use a new key for a new job",
+        )
+    return str(row[1])
+
+
+def _submission(job: JobFile, who: Token, service: Service) -> requests.Submission:
+    confined = scope_of(who)
+    if confined is not None and job.tenant not in (None, confined):
+        raise ApiError(403, "not_allowed", f"this token submits for tenant {confined} only", "leave tenant out")
+    tenant = confined or job.tenant or DEFAULT_TENANT
+    for name in ("workdir", "checkpoint_dir"):
+        _check_path(name, getattr(job, name), must_be_absolute=name == "workdir")
+    has = dict(zip(service.cluster.gpu, service.cluster.capacity.tolist(), strict=True))
+    spec = job.spec("new", tenant, 0.0, has)
+    if not allowed_rates(spec, service.cluster, service.estimator).any():
+        raise ImpossibleError(_why_never(spec, service.cluster))
+    command = Command(
+        run=job.run,
+        setup=job.setup,
+        workdir=job.workdir,
+        env=dict(job.env),
+        checkpoint_dir=job.checkpoint_dir,
+        grace_s=job.grace,
+        max_retries=job.max_retries,
+    )
+    return requests.Submission(job.name, spec, command)
+
+
+def _check_path(name: str, path: str | None, *, must_be_absolute: bool) -> None:
+    if path is None:
+        return
+    if must_be_absolute and not os.path.isabs(path):
+        raise InputError(f"{name} is not an absolute path; the service has no current directory")
+    if ".." in path.split("/"):
+        raise InputError(f'{name} has a part ".."; write the path without it')
+
+
+def _why_never(spec: JobSpec, cluster: Cluster) -> str:
+    types = allowed_types(spec, cluster)
+    have = ", ".join(f"{gpus} x {name}" for name, gpus in zip(cluster.types, cluster.capacity.tolist(), strict=True))
+    if not types:
+        return f"the job allows only {', '.join(spec.types)}; the cluster has {have}"
+    if spec.gpus > int(np.max(cluster.capacity[types])):
+        return f"the job needs {spec.gpus} GPUs of one type; the cluster has {have}"
+    return f"{spec.model} needs more memory a GPU than any that it may use has, or was measured and does not run there"
+
+
+def _phases(asked: list[str]) -> list[str]:
+    found: list[str] = []
+    for phase in asked:
+        if phase == "active":
+            found += [name for name in PHASES if name not in ENDED]
+        elif phase in PHASES:
+            found.append(phase)
+        else:
+            raise ApiError(422, "invalid_request", "phase: no such phase", f"use one of {', '.join(PHASES)}, or active")
+    return found

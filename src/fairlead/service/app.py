@@ -1,0 +1,70 @@
+"""The REST API under /v1: one function a verb. What it may is in access.py, what it shows in reads.py."""
+
+from __future__ import annotations
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from fairlead import __version__
+from fairlead.model.errors import FairleadError, ImpossibleError, InputError
+from fairlead.service import api_admin, api_cluster, api_jobs, api_streams
+from fairlead.service.access import allowed
+from fairlead.service.context import Service
+from fairlead.service.database import DiskFullError
+from fairlead.service.errors import ApiError, ErrorAnswer, answer, complaint
+from fairlead.service.guard import Guard
+
+
+def build_app(service: Service) -> FastAPI:
+    app = FastAPI(
+        title="Fairlead",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        responses={status: {"model": ErrorAnswer} for status in (400, 401, 403, 404, 409, 413, 422, 429, 507)},
+    )
+    app.state.service = service
+    for part in (api_jobs, api_streams, api_cluster, api_admin):
+        app.include_router(part.router, dependencies=[Depends(allowed)])
+
+    @app.get("/v1/health")
+    async def health() -> JSONResponse:
+        """For probes: whether both processes are up. Needs no token and says nothing else."""
+        up = bool(service.scheduler().get("ready"))
+        return JSONResponse({"status": "ok" if up else "degraded"}, 200 if up else 503)
+
+    @app.get("/v1/openapi.json", include_in_schema=False, dependencies=[Depends(allowed)])
+    async def openapi() -> JSONResponse:
+        return JSONResponse(app.openapi())
+
+    _answer_errors(app)
+    app.add_middleware(Guard, tokens=service.tokens, limits=service.limits)
+    return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(ApiError)
+    async def told(_: Request, error: ApiError) -> JSONResponse:
+        return error.answer()
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return answer(422, "invalid_request", complaint(error.errors()), "mend it and send it again")
+
+    @app.exception_handler(HTTPException)
+    async def http(_: Request, error: HTTPException) -> JSONResponse:
+        codes = {404: "no_such_path", 405: "no_such_method", 413: "too_large"}
+        return answer(error.status_code, codes.get(error.status_code, "bad_request"), str(error.detail))
+
+    @app.exception_handler(FairleadError)
+    async def mendable(_: Request, error: FairleadError) -> JSONResponse:
+        if isinstance(error, DiskFullError):
+            return answer(507, "disk_full", str(error), "free some space where the state directory lies")
+        if isinstance(error, ImpossibleError):
+            return answer(422, "can_never_run", str(error), "ask for GPUs that the cluster has")
+        if isinstance(error, InputError):
+            return answer(422, "invalid_request", str(error), "mend it and send it again")
+        return answer(409, "refused", str(error))

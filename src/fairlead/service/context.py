@@ -1,0 +1,54 @@
+"""What every handler works with."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from fairlead.model.cluster import Cluster
+from fairlead.rates.estimator import Estimator
+from fairlead.service.access import allowed
+from fairlead.service.directory import StateDirectory
+from fairlead.service.guard import Limits
+from fairlead.service.reads import Reads
+from fairlead.service.tokens import Token, Tokens
+from fairlead.service.writer import Writer
+
+
+@dataclass(frozen=True)
+class Service:
+    """The API process, less its web server."""
+
+    directory: StateDirectory
+    cluster: Cluster
+    estimator: Estimator
+    writer: Writer
+    tokens: Tokens
+    reads: Reads
+    limits: Limits = field(default_factory=Limits)
+    scheduler: Callable[[], dict[str, Any]] = dict  # how the other process is
+    patience_s: float = 2.0  # how long a change of the cluster waits to be taken before it is answered
+    streams: dict[str, int] = field(default_factory=dict)  # token -> open streams
+
+    async def until_taken(self, number: int) -> bool:
+        """Whether the scheduler has taken this request, waiting a little for it."""
+        give_up_s = time.monotonic() + self.patience_s
+        while self.reads.taken() < number:
+            if time.monotonic() > give_up_s:
+                return False
+            await asyncio.sleep(0.02)
+        return True
+
+
+def service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+Who = Annotated[Token, Depends(allowed)]
+What = Annotated[Service, Depends(service_of)]

@@ -1,0 +1,44 @@
+"""The fairness audit of the service's own log, in a process of its own: it may fold a long history.
+
+`python -m fairlead.service.fairness DIRECTORY` prints it as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fairlead.service.database import open_reader
+from fairlead.service.directory import StateDirectory
+from fairlead.service.log import header_of, read_records
+from fairlead.studies.journals import audit_records
+
+
+async def audit_apart(directory: StateDirectory) -> Any:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "fairlead.service.fairness", str(directory.path), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        said, _ = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+    if child.returncode:
+        raise RuntimeError(f"the audit ended with code {child.returncode}")
+    return json.loads(said)
+
+
+def audit_log(directory: StateDirectory) -> dict[str, Any]:
+    connection = open_reader(directory.events)
+    try:
+        header = header_of(connection)
+        return audit_records(header, lambda: (record for _, record in read_records(connection, header)))
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    print(json.dumps(audit_log(StateDirectory(Path(sys.argv[1])))))

@@ -1,0 +1,248 @@
+"""What the API shows, read from both files: each answer is the newest state that was committed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fairlead.service.database import open_reader
+from fairlead.service.directory import StateDirectory
+
+SUBMITTED = "submitted"  # acknowledged, and not yet taken by the scheduler
+ENDED = ("finished", "failed", "cancelled")
+PHASES = (SUBMITTED, "waiting", "starting", "running", "stopping", "moving", *ENDED, "held")
+_JOBS = (
+    "SELECT j.number, j.id, j.tenant, j.name, j.submitted_s, j.spec, e.phase, e.arrival_s, e.first_start_s, e.end_s, e.since_s, "
+    "e.type, e.gpus, e.spot, e.done, e.total, e.rate, e.at_s, e.resume_s, e.attained_gpu_s, e.run_s, e.leases, e.restarts, e.reason "
+    "FROM jobs j LEFT JOIN events.jobs e ON e.id = j.id"
+)
+
+
+class Reads:
+    """One connection a thread, to requests.db with events.db beside it."""
+
+    def __init__(self, directory: StateDirectory) -> None:
+        self._directory = directory
+        self._local = threading.local()
+        self._all: list[sqlite3.Connection] = []
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = open_reader(self._directory.requests)
+            uri = f"{self._directory.events.absolute().as_uri()}?mode=ro"
+            connection.execute("ATTACH DATABASE ? AS events", (uri,))
+            self._local.connection = connection
+            self._all.append(connection)
+        return connection
+
+    def close(self) -> None:
+        for connection in self._all:
+            connection.close()
+        self._all = []
+
+    # ---- jobs ---------------------------------------------------------------------------------------------------
+
+    def job(self, id_: str, tenant: str | None) -> dict[str, Any] | None:
+        """None where there is none, or none of this tenant."""
+        row = self.connection.execute(f"{_JOBS} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
+        found = row.fetchone()
+        return None if found is None else self._shown(found, time.time())
+
+    def jobs(
+        self, tenant: str | None, phases: Sequence[str], after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """In order of submission, and after which number to go on; None: that was all."""
+        wanted = ["j.number > ?"]
+        values: list[Any] = [after]
+        if tenant is not None:
+            wanted.append("j.tenant = ?")
+            values.append(tenant)
+        if phases:
+            wanted.append(f"coalesce(e.phase, '{SUBMITTED}') IN ({', '.join('?' * len(phases))})")
+            values += phases
+        query = f"{_JOBS} WHERE {' AND '.join(wanted)} ORDER BY j.number LIMIT ?"
+        rows = self.connection.execute(query, (*values, limit + 1)).fetchall()
+        now_s = time.time()
+        more = rows[limit - 1]["number"] if len(rows) > limit else None
+        return [self._shown(row, now_s) for row in rows[:limit]], more
+
+    def counts(self, tenant: str | None) -> dict[str, int]:
+        """Jobs by phase."""
+        where, values = ("WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
+        counted = self.connection.execute(f"SELECT phase, count(*) FROM events.jobs {where} GROUP BY phase", values)
+        found = {phase: int(count) for phase, count in counted}
+        total = self.connection.execute(f"SELECT count(*) FROM jobs {where}", values).fetchone()[0]
+        return {**found, SUBMITTED: max(total - sum(found.values()), 0)}
+
+    def tenants_of(self, ids: Sequence[str]) -> dict[str, str]:
+        rows = self.connection.execute(
+            f"SELECT id, tenant FROM jobs WHERE id IN ({', '.join('?' * len(ids))})", tuple(ids)
+        )
+        return {row[0]: row[1] for row in rows}
+
+    def _shown(self, row: sqlite3.Row, now_s: float) -> dict[str, Any]:
+        spec = json.loads(row["spec"])
+        phase = row["phase"] or SUBMITTED
+        taken = row["phase"] is not None
+        held = None
+        if row["gpus"]:
+            held = {
+                "type": row["type"],
+                "gpus": row["gpus"],
+                "nodes": json.loads(row["spot"]),
+                "since_s": row["since_s"],
+            }
+        return {
+            "id": row["id"],
+            "name": row["name"],
+            "tenant": row["tenant"],
+            "phase": phase,
+            "submitted_s": row["submitted_s"],
+            "first_start_s": row["first_start_s"],
+            "end_s": row["end_s"],
+            "model": spec["model"],
+            "gpus": spec["gpus"],
+            "widths": spec["widths"],
+            "types": spec["types"],
+            "weight": spec["weight"],
+            "held": held,
+            "progress": _progress(row, spec, now_s) if taken else None,
+            "gpu_hours": _gpu_hours(row, now_s) if taken else 0.0,
+            "leases": row["leases"] or 0,
+            "restarts": row["restarts"] or 0,
+            "reason": row["reason"] if phase in ("waiting", "failed") else None,
+            "exit_code": self.exit_code(row["id"], row["leases"]) if phase in ("finished", "failed") else None,
+        }
+
+    # ---- leases -------------------------------------------------------------------------------------------------
+
+    def lease(self, job: str, number: int) -> Path:
+        return self._directory.leases / job / str(number)
+
+    def exit_code(self, job: str, lease: int) -> int | None:
+        try:
+            code = json.loads(read_plain(self.lease(job, lease) / "exit.json", 4096))["code"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return code if isinstance(code, int) else None
+
+    # ---- cluster ------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[dict[str, Any]]:
+        rows = self.connection.execute("SELECT name, type, gpus, free, up FROM events.nodes ORDER BY position")
+        return [{**dict(row), "up": bool(row["up"])} for row in rows]
+
+    def tenants(self) -> dict[str, dict[str, Any]]:
+        """Weights and quotas of those who were given any, and of all who ever submitted."""
+        found = {
+            row["name"]: {"weight": row["weight"], "quotas": json.loads(row["quotas"])["quotas"]}
+            for row in self.connection.execute("SELECT * FROM events.tenants ORDER BY name")
+        }
+        for (name,) in self.connection.execute("SELECT DISTINCT tenant FROM jobs"):
+            found.setdefault(name, {"weight": 1.0, "quotas": []})
+        return dict(sorted(found.items()))
+
+    def held(self) -> list[tuple[str, dict[str, int]]]:
+        """(tenant, GPUs by node) of every job that holds some."""
+        rows = self.connection.execute("SELECT tenant, spot FROM events.jobs WHERE gpus > 0")
+        return [(tenant, json.loads(spot)) for tenant, spot in rows]
+
+    def by_tenant(self) -> dict[str, dict[str, Any]]:
+        """How many jobs wait and run, and GPU-seconds so far."""
+        now_s = time.time()
+        rows = self.connection.execute(
+            "SELECT tenant, sum(phase = 'waiting'), sum(gpus > 0), sum(attained_gpu_s + gpus * max(? - coalesce(since_s, ?), 0)) "
+            "FROM events.jobs GROUP BY tenant",
+            (now_s, now_s),
+        )
+        return {row[0]: {"waiting": row[1], "running": row[2], "gpu_hours": row[3] / 3600} for row in rows}
+
+    def policy(self) -> tuple[str, dict[str, Any]]:
+        name = json.loads(self._fact("policy"))
+        return name["name"], name["parameters"]
+
+    def taken(self) -> int:
+        return int(self._fact("taken"))
+
+    def _fact(self, name: str) -> Any:
+        return self.connection.execute("SELECT value FROM events.facts WHERE name = ?", (name,)).fetchone()[0]
+
+    # ---- the log ------------------------------------------------------------------------------------------------
+
+    def last_seq(self) -> int:
+        return int(self.connection.execute("SELECT coalesce(max(seq), 0) FROM events.log").fetchone()[0])
+
+    def records(self, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        rows = self.connection.execute(
+            "SELECT seq, record FROM events.log WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
+        )
+        return [(seq, json.loads(record)) for seq, record in rows]
+
+    def decisions(self, before: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        """Newest first."""
+        rows = self.connection.execute(
+            "SELECT seq, record FROM events.log WHERE kind = 'decision' AND seq < ? ORDER BY seq DESC LIMIT ?",
+            (before, limit),
+        )
+        return [(seq, json.loads(record)) for seq, record in rows]
+
+    def header_line(self) -> str:
+        return str(self._fact("header"))
+
+    def changes(self, before: int, limit: int) -> list[dict[str, Any]]:
+        """The audit log, newest first."""
+        rows = self.connection.execute(
+            "SELECT * FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?", (before, limit)
+        )
+        return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
+
+
+def open_plain(path: Path) -> int:
+    """A regular file that lies where it should: a job may have put a link to somebody's secrets there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(path)
+    return descriptor
+
+
+def read_plain(path: Path, most: int) -> bytes:
+    descriptor = open_plain(path)
+    try:
+        return os.read(descriptor, most)
+    finally:
+        os.close(descriptor)
+
+
+def _progress(row: sqlite3.Row, spec: dict[str, Any], now_s: float) -> dict[str, Any]:
+    """On the straight line from the last report, never past the end that was declared."""
+    ran_s = max(now_s - max(row["at_s"], row["resume_s"]), 0.0) if row["gpus"] else 0.0
+    done, total = row["done"] + row["rate"] * ran_s, row["total"]
+    if total is not None:
+        done = min(done, total)
+    fraction = None if not total else done / total
+    if row["phase"] == "finished":
+        fraction = 1.0
+    steps = spec["steps"]
+    return {
+        "samples": done,
+        "total_samples": total,
+        "samples_per_s": row["rate"],
+        "fraction": fraction,
+        "steps": None if steps is None or fraction is None else steps * fraction,
+        "total_steps": steps,
+    }
+
+
+def _gpu_hours(row: sqlite3.Row, now_s: float) -> float:
+    running_s = max(now_s - row["since_s"], 0.0) if row["since_s"] is not None else 0.0
+    return float(row["attained_gpu_s"] + (row["gpus"] or 0) * running_s) / 3600

@@ -1,0 +1,364 @@
+"""What the API does for who may: jobs, nodes, tenants, policy, streams, limits."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fairlead.model.decision import Cause, Decision
+from fairlead.model.events import Finished, NodeDown, Started
+from fairlead.service.guard import Buckets, Limits
+from fairlead.service.tokens import Role
+from serving import JOB, World, world
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def start(here: World, id_: str, node: int = 0) -> None:
+    """The job gets one GPU of the node."""
+    jobs = np.array([here.log.state.position[id_]])
+    decision = Decision(time.time(), Cause.ROUND, jobs[:0], jobs, (((node, 1),),), math.inf, "")
+    here.log.decision(decision)
+    here.log.state.fold(decision)
+    here.happen(Started(time.time(), jobs, np.array([1.0]), np.array([time.time()])))
+    here.log.commit(here.log.taken)
+
+
+# ---- jobs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_submitted_then_waits_then_runs_then_ends(here: World) -> None:
+    id_ = here.submit(tenant="vision", steps=10, env={"SECRET": "hunter2"})
+    shown = here.client.get(f"/v1/jobs/{id_}", headers=here.admin).json()
+    assert (shown["phase"], shown["tenant"], shown["progress"]) == ("submitted", "vision", None)
+    assert "hunter2" not in json.dumps(shown)
+
+    here.take()
+    assert here.client.get(f"/v1/jobs/{id_}", headers=here.admin).json()["phase"] == "waiting"
+
+    start(here, id_)
+    shown = here.client.get(f"/v1/jobs/{id_}", headers=here.admin).json()
+    assert (shown["phase"], shown["held"]["gpus"], shown["held"]["nodes"]) == ("running", 1, {"v100-1": 1})
+    assert 0.0 <= shown["progress"]["fraction"] < 0.5
+    assert shown["progress"]["total_steps"] == 10
+
+    here.happen(Finished(time.time(), np.array([0]), np.array([10.0])))
+    here.log.commit(here.log.taken)
+    shown = here.client.get(f"/v1/jobs/{id_}", headers=here.admin).json()
+    assert (shown["phase"], shown["held"], shown["progress"]["fraction"]) == ("finished", None, 1.0)
+
+
+def test_the_same_key_submits_once(here: World) -> None:
+    key = {**here.admin, "Idempotency-Key": "abc"}
+    first = here.client.post("/v1/jobs", json=JOB, headers=key)
+    again = here.client.post("/v1/jobs", json=JOB, headers=key)
+    other = here.client.post("/v1/jobs", json={**JOB, "name": "else"}, headers=key)
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_conflict")
+    assert len(here.client.get("/v1/jobs", headers=here.admin).json()["jobs"]) == 1
+
+
+def test_a_key_belongs_to_its_token(here: World) -> None:
+    for tenant in ("a", "b"):
+        headers = {**here.token(Role.MEMBER, tenant), "Idempotency-Key": "same"}
+        assert here.client.post("/v1/jobs", json=JOB, headers=headers).status_code == 201
+
+
+def test_jobs_come_in_pages_and_by_phase(here: World) -> None:
+    ids = [here.submit() for _ in range(5)]
+    here.take()
+    ids.append(here.submit())
+    start(here, ids[2])
+
+    found, after = [], 0
+    for _ in range(9):
+        page = here.client.get("/v1/jobs", params={"limit": 2, "after": after}, headers=here.admin).json()
+        found += [job["id"] for job in page["jobs"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert found == ids
+
+    def of(*phases: str) -> list[str]:
+        page = here.client.get("/v1/jobs", params={"phase": phases}, headers=here.admin).json()
+        return [job["id"] for job in page["jobs"]]
+
+    assert of("running") == [ids[2]]
+    assert of("submitted") == [ids[5]]
+    assert of("active") == ids
+    assert of("finished") == []
+    assert here.client.get("/v1/jobs", params={"phase": "lost"}, headers=here.admin).status_code == 422
+
+
+def test_what_has_ended_cannot_be_changed(here: World) -> None:
+    id_ = here.submit()
+    here.take()
+    start(here, id_)
+    assert here.client.post(f"/v1/jobs/{id_}/hold", headers=here.admin).status_code == 202
+    here.happen(Finished(time.time(), np.array([0]), np.array([1.0])))
+    here.log.commit(here.log.taken)
+
+    for verb in ("cancel", "hold", "release"):
+        said = here.client.post(f"/v1/jobs/{id_}/{verb}", headers=here.admin)
+        assert (said.status_code, said.json()["error"]["code"]) == (409, "job_ended")
+
+
+def test_a_job_that_can_never_run_is_refused(here: World) -> None:
+    wide = here.client.post("/v1/jobs", json={**JOB, "resources": {"accelerators": "V100:8"}}, headers=here.admin)
+    other = here.client.post("/v1/jobs", json={**JOB, "resources": {"accelerators": "H100:1"}}, headers=here.admin)
+
+    assert wide.json()["error"]["code"] == other.json()["error"]["code"] == "can_never_run"
+    assert "needs 8 GPUs of one type; the cluster has 4 x v100, 2 x k80" in wide.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"run": ""},
+        {"name": "../../etc"},
+        {"tenant": "a/b"},
+        {"workdir": "relative/dir"},
+        {"workdir": "/tmp/../etc"},
+        {"checkpoint_dir": "../../outside"},
+        {"env": {"LD_PRELOAD": "x"}},
+        {"env": {"A": "nul\0l"}},
+        {"steps": -1},
+        {"unknown": 1},
+    ],
+    ids=str,
+)
+def test_a_bad_job_is_refused_without_repeating_what_was_sent(here: World, bad: dict[str, object]) -> None:
+    said = here.client.post("/v1/jobs", json={**JOB, "env": {"KEY": "hunter2"}, **bad}, headers=here.admin)
+
+    assert (said.status_code, said.json()["error"]["code"]) == (422, "invalid_request")
+    assert "hunter2" not in said.text
+    assert here.client.get("/v1/jobs", headers=here.admin).json()["jobs"] == []
+
+
+# ---- the cluster --------------------------------------------------------------------------------------------------
+
+
+def test_nodes_show_what_is_free_and_up(here: World) -> None:
+    id_ = here.submit()
+    here.take()
+    start(here, id_)
+    here.happen(NodeDown(time.time(), 1))
+    here.log.commit(here.log.taken)
+
+    nodes = here.client.get("/v1/nodes", headers=here.admin).json()["nodes"]
+    assert [(node["name"], node["gpus"], node["free"], node["up"]) for node in nodes] == [
+        ("v100-1", 4, 3, True),
+        ("k80-1", 2, 2, False),
+    ]
+    status = here.client.get("/v1/status", headers=here.admin).json()
+    assert status["gpus"]["v100"] == {"total": 4, "up": 4, "held": 1}
+    assert status["nodes_down"] == ["k80-1"]
+    assert status["jobs"]["running"] == 1
+
+
+def test_changes_of_tenants_and_policy_are_asked_for_and_written_down(here: World) -> None:
+    given = {"weight": 2.5, "quotas": [{"type": "v100", "nominal": 2, "borrowing_limit": 1, "lending_limit": 0}]}
+    assert here.client.put("/v1/tenants/vision", json=given, headers=here.admin).status_code == 202
+    assert here.client.put("/v1/policy", json={"name": "las"}, headers=here.admin).status_code == 202
+    here.take()
+
+    tenants = here.client.get("/v1/tenants", headers=here.admin).json()["tenants"]
+    assert tenants == [{"name": "vision", **given}]
+    shown = here.client.get("/v1/policy", headers=here.admin).json()
+    assert (shown["name"], shown["parameters"]) == ("las", {"queues_gpu_s": [3600.0, 36000.0]})
+    changes = here.client.get("/v1/changes", headers=here.admin).json()["changes"]
+    assert [(change["action"], change["target"]) for change in changes] == [
+        ("policy.set", "las"),
+        ("tenant.set", "vision"),
+    ]
+    assert changes[1]["detail"] == given
+    assert "admin" in changes[0]["actor"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        ("/v1/policy", {"name": "os.system"}, "no_such_policy"),
+        ("/v1/policy", {"name": "las", "parameters": {"nonsense": 1}}, "invalid_request"),
+        ("/v1/policy", {"name": "las", "parameters": {"queues_gpu_s": "x"}}, "invalid_request"),
+        ("/v1/tenants/a", {"weight": 0}, "invalid_request"),
+        ("/v1/tenants/a", {"quotas": [{"type": "h100", "nominal": 1}]}, "invalid_request"),
+        ("/v1/tenants/a", {"quotas": [{"type": "v100", "nominal": 1, "lending_limit": 2}]}, "invalid_request"),
+        ("/v1/tenants/a", {"quotas": [{"type": "v100", "nominal": 1}] * 2}, "invalid_request"),
+    ],
+)
+def test_what_cannot_be_is_not_asked_for(here: World, path: str, body: dict[str, object], code: str) -> None:
+    said = here.client.put(path, json=body, headers=here.admin)
+
+    assert (said.status_code, said.json()["error"]["code"]) == (422, code)
+    assert here.client.get("/v1/changes", headers=here.admin).json()["changes"] == []
+
+
+def test_shares_stand_beside_what_weights_alone_would_give(here: World) -> None:
+    here.client.put("/v1/tenants/a", json={"weight": 3}, headers=here.admin)
+    id_ = here.submit(tenant="a")
+    here.submit(tenant="b")
+    here.take()
+    start(here, id_)
+
+    rows = {row["tenant"]: row for row in here.client.get("/v1/shares", headers=here.admin).json()["shares"]}
+    assert (rows["a"]["held"], rows["a"]["entitled"]) == ({"v100": 1}, {"v100": 3.0, "k80": 1.5})
+    assert (rows["b"]["held"], rows["b"]["entitled"]["v100"], rows["b"]["waiting"]) == ({}, 1.0, 1)
+
+
+def test_the_audit_and_the_journal_come_from_the_log(here: World, tmp_path: Path) -> None:
+    from fairlead.studies.journals import audit_journal, fold_journal
+
+    id_ = here.submit(tenant="a")
+    here.submit(tenant="b")
+    here.take()
+    start(here, id_)
+    time.sleep(0.01)
+    here.happen(Finished(time.time(), np.array([0]), np.array([1.0])))
+    here.log.commit(here.log.taken)
+
+    said = here.client.get("/v1/audit", headers=here.admin).json()
+    (tmp_path / "journal").write_text(here.client.get("/v1/journal", headers=here.admin).text)
+    assert said == audit_journal(tmp_path / "journal")
+    assert said["tenants"]["a"]["gpu_hours"]["v100"] > 0
+    assert fold_journal(tmp_path / "journal").jobs == 2
+
+
+# ---- streams ------------------------------------------------------------------------------------------------------
+
+
+def test_events_are_lines_or_server_sent(here: World) -> None:
+    here.submit()
+    here.submit()
+    here.take()
+
+    lines = here.client.get("/v1/events", headers=here.admin).text.splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["arrived", "arrived"]
+    later = here.client.get("/v1/events", params={"after": 1}, headers=here.admin).text.splitlines()
+    assert [json.loads(line)["seq"] for line in later] == [2]
+    sent = here.client.get("/v1/events", headers={**here.admin, "Accept": "text/event-stream"})
+    assert sent.text.startswith("id: 1\ndata: {")
+
+
+def test_logs_of_all_leases_follow_each_other(here: World) -> None:
+    id_ = here.submit()
+    here.take()
+    assert here.client.get(f"/v1/jobs/{id_}/logs", headers=here.admin).text == ""
+    for number, text in ((1, "first\n"), (2, "second\n")):
+        lease = here.service.directory.leases / id_ / str(number)
+        lease.mkdir(parents=True)
+        (lease / "log").write_text(text)
+        (lease / "exit.json").write_text('{"code": 7}')
+        here.log.state.leases[0] = number
+    start(here, id_)
+    here.log.state.leases[0] = 2
+    here.happen(Finished(time.time(), np.array([0]), np.array([1.0])))
+    here.log.commit(here.log.taken)
+
+    assert here.client.get(f"/v1/jobs/{id_}/logs", headers=here.admin).text == "first\nsecond\n"
+    assert here.client.get(f"/v1/jobs/{id_}/logs?follow=true", headers=here.admin).text == "first\nsecond\n"
+    assert here.client.get(f"/v1/jobs/{id_}/logs?lease=2", headers=here.admin).text == "second\n"
+    assert here.client.get(f"/v1/jobs/{id_}", headers=here.admin).json()["exit_code"] == 7
+
+
+def test_a_log_that_is_a_link_is_not_followed(here: World, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hunter2")
+    id_ = here.submit()
+    here.take()
+    lease = here.service.directory.leases / id_ / "1"
+    lease.mkdir(parents=True)
+    (lease / "log").symlink_to(tmp_path / "secret")
+    start(here, id_)
+
+    assert here.client.get(f"/v1/jobs/{id_}/logs", headers=here.admin).text == ""
+
+
+# ---- limits and errors ----------------------------------------------------------------------------------------------
+
+
+def test_a_large_body_is_refused(tmp_path: Path) -> None:
+    with world(tmp_path, Limits(body_bytes=1000)) as here:
+        declared = here.client.post("/v1/jobs", json={**JOB, "run": "x" * 2000}, headers=here.admin)
+        chunks = (b'{"name": "a", "run": "' + b"x" * 600, b"x" * 600 + b'"}')
+        counted = here.client.post("/v1/jobs", content=iter(chunks), headers=here.admin)
+
+    for said in (declared, counted):
+        assert (said.status_code, said.json()["error"]["code"]) == (413, "too_large")
+
+
+def test_a_token_that_asks_too_often_waits(tmp_path: Path) -> None:
+    with world(tmp_path, Limits(requests_per_s=0.001, burst=3)) as here:
+        codes = [here.client.get("/v1/me", headers=here.admin).status_code for _ in range(5)]
+        other = here.client.get("/v1/me", headers=here.token(Role.VIEWER)).status_code
+
+    assert codes == [200, 200, 200, 429, 429]
+    assert other == 200
+
+
+def test_guessing_tokens_is_slowed_down(tmp_path: Path) -> None:
+    with world(tmp_path, Limits(failures_per_s=0.001, failures_burst=3)) as here:
+        codes = [here.client.get("/v1/me", headers={"Authorization": "Bearer x"}).status_code for _ in range(5)]
+        valid = here.client.get("/v1/me", headers=here.admin).status_code
+
+    assert codes == [401, 401, 401, 429, 429]
+    assert valid == 200
+
+
+def test_a_bucket_fills_again() -> None:
+    now_s = 0.0
+    buckets = Buckets(2.0, 2.0, lambda: now_s)
+    assert [buckets.take("a") for _ in range(3)] == [True, True, False]
+    now_s = 0.5
+    assert [buckets.take("a") for _ in range(2)] == [True, False]
+
+
+def test_a_full_disk_is_answered_with_507(here: World) -> None:
+    def shrink(connection: object) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]  # type: ignore[attr-defined]
+        connection.execute(f"PRAGMA max_page_count = {pages}")  # type: ignore[attr-defined]
+
+    here.service.writer.write_now(shrink)
+    large = {**JOB, "env": {"A": "x" * 30_000}}
+    answers = [here.client.post("/v1/jobs", json=large, headers=here.admin) for _ in range(3)]
+    shown = here.client.get("/v1/jobs", headers=here.admin).json()["jobs"]
+
+    assert answers[-1].status_code == 507
+    assert answers[-1].json()["error"]["code"] == "disk_full"
+    assert len(shown) == sum(said.status_code == 201 for said in answers)
+
+
+def test_errors_of_the_frame_look_like_all_others(here: World) -> None:
+    for method, path, status in (("GET", "/v1/nothing", 404), ("PATCH", "/v1/jobs", 405), ("GET", "/docs", 404)):
+        said = here.client.request(method, path, headers=here.admin)
+        assert said.status_code == status
+        assert set(said.json()["error"]) == {"code", "message", "remedy"}
+    broken = here.client.post("/v1/jobs", content=b"{", headers={**here.admin, "Content-Type": "application/json"})
+    assert (broken.status_code, broken.json()["error"]["message"]) == (422, "the body is not JSON")
+
+
+def test_a_mistake_of_ours_shows_no_trace(here: World, caplog: pytest.LogCaptureFixture) -> None:
+    here.service.reads.close()
+    here.service.directory.events.unlink()
+    said = here.client.get("/v1/status", headers=here.admin)
+
+    assert said.json() == {
+        "error": {
+            "code": "internal",
+            "message": "the service made a mistake",
+            "remedy": "try again; the service's log says more",
+        }
+    }
+    assert "/v1/status failed" in caplog.text
+    assert here.admin["Authorization"].partition(" ")[2] not in caplog.text

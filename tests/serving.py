@@ -1,0 +1,116 @@
+"""The API in this process, over a real state directory; the scheduler's side is moved by hand."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from building import THREE
+from fairlead.engines.requests import SetPolicy, SetTenant, Submit
+from fairlead.model.cluster import parse_short_form
+from fairlead.model.events import Arrived, Event, PolicySet, TenantSet
+from fairlead.rounds.journal import Header
+from fairlead.service import requests
+from fairlead.service.app import build_app
+from fairlead.service.context import Service
+from fairlead.service.database import open_writer
+from fairlead.service.directory import make, open_directory
+from fairlead.service.guard import Limits
+from fairlead.service.log import Log, open_log
+from fairlead.service.reads import Reads
+from fairlead.service.tables import EVENTS, REQUESTS
+from fairlead.service.tokens import Role, Tokens, new_token, store_token
+from fairlead.service.writer import Writer
+from fairlead.studies.journals import open_state
+
+JOB: dict[str, Any] = {"name": "train", "run": "python train.py"}
+SETTINGS = {"round_s": 60.0, "when": "events", "min_run_s": 60.0, "scatter": False}
+
+
+def header(cluster: str = "v100:4,k80:2") -> Header:
+    return Header(parse_short_form(cluster), THREE, None, "fifo", {}, SETTINGS, {}, {"unmeasured": True})
+
+
+class World:
+    def __init__(self, service: Service, log: Log, client: httpx.Client) -> None:
+        self.service, self.log, self.client = service, log, client
+        self.admin = self.token(Role.ADMIN)
+
+    def token(self, role: Role, tenant: str | None = None, lifetime_s: float = 1000.0) -> dict[str, str]:
+        """Headers with a new token."""
+        shown, token = new_token(f"{role}-{tenant}", role, tenant, time.time(), lifetime_s)
+        self.service.writer.write_now(lambda connection: store_token(connection, token))
+        self.service.tokens.remember(token)
+        return {"Authorization": f"Bearer {shown}"}
+
+    def submit(self, headers: dict[str, str] | None = None, **more: Any) -> str:
+        said = self.client.post("/v1/jobs", json={**JOB, **more}, headers=headers or self.admin)
+        assert said.status_code == 201, said.text
+        id_: str = said.json()["id"]
+        return id_
+
+    def take(self) -> None:
+        """What a scheduler would log of the requests so far, as far as nothing has to run for it."""
+        found = requests.read_after(self.service.reads.connection, self.log.taken)
+        for _, request in found:
+            if isinstance(request, Submit):
+                self.happen(Arrived(time.time(), replace(request.spec, arrival_s=time.time())))
+            elif isinstance(request, SetTenant):
+                self.happen(TenantSet(time.time(), request.tenant, request.weight, request.quotas))
+            elif isinstance(request, SetPolicy):
+                self.happen(PolicySet(time.time(), request.policy, request.parameters))
+        self.log.commit(found[-1][0] if found else self.log.taken)
+
+    def happen(self, event: Event) -> None:
+        self.log.event(event)
+        self.log.state.fold(event)
+
+
+@contextmanager
+def world(path: Path, limits: Limits | None = None) -> Iterator[World]:
+    directory = open_directory(path / "state")
+    make(directory, header())
+    connection, events = open_writer(directory.requests, REQUESTS), open_writer(directory.events, EVENTS)
+    tokens, writer, reads = Tokens(connection), Writer(connection), Reads(directory)
+    service = Service(
+        directory,
+        header().cluster,
+        open_state(header()).estimator,
+        writer,
+        tokens,
+        reads,
+        limits or Limits(),
+        scheduler=lambda: {"ready": True},
+        patience_s=0.0,
+    )
+    try:
+        with listening(service) as url, httpx.Client(base_url=url, timeout=20.0) as client:
+            yield World(service, open_log(events), client)
+    finally:
+        writer.close()
+        reads.close()
+        events.close()
+
+
+@contextmanager
+def listening(service: Service) -> Iterator[str]:
+    """The app behind a real web server, on a free port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = uvicorn.Config(build_app(service), log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
