@@ -23,12 +23,16 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """These jobs hold their GPUs now and make `rate` samples per second once `resume_s` is over."""
+    """These jobs hold their GPUs now and make `rate` samples per second once `resume_s` is over.
+
+    Not `measured`: the rate is what was believed before, so that there is nothing to learn from it.
+    """
 
     time_s: float
     jobs: IntArray
     rate: FloatArray
     resume_s: FloatArray
+    measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)

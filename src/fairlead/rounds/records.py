@@ -63,6 +63,8 @@ class Records:
         found: dict[str, Any] = {"event": _NAMES[type(record)]}
         for field in fields(record):
             value = getattr(record, field.name)
+            if field.name == "measured" and value:
+                continue  # the usual case is left out
             if field.name == "jobs":
                 value = self._names(value)
             elif field.name == "node":

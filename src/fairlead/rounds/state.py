@@ -261,7 +261,8 @@ class State:
         self.at_s[event.jobs] = event.time_s
         self.rate[event.jobs] = event.rate
         self.resume_s[event.jobs] = event.resume_s
-        self._learn(event.jobs, event.rate)
+        if event.measured:
+            self._learn(event.jobs, event.rate)
         fresh = event.jobs[np.isnan(self.first_start_s[event.jobs])]
         self.first_start_s[fresh] = event.time_s
 
