@@ -1,0 +1,49 @@
+"""From a decided spot to single GPUs: which slots, how many tasks on each, and what rate to expect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead.engines.leases import Gpu
+from fairlead.model.allocation import Spot
+from fairlead.rates.relaxed import rate_of_types, split
+from fairlead.rounds.state import State
+
+
+def choose_slots(state: State, spot: Spot, taken: Set[tuple[str, int]]) -> tuple[Gpu, ...] | None:
+    """The lowest free slots of every node; None while there are too few."""
+    cluster, chosen = state.cluster, []
+    for node, count in spot:
+        name, type_ = cluster.nodes[node], cluster.types[cluster.node_type[node]]
+        free = [slot for slot in range(int(cluster.node_gpus[node])) if (name, slot) not in taken][:count]
+        if len(free) < count:
+            return None
+        chosen += [Gpu(name, type_, slot) for slot in free]
+    return tuple(chosen)
+
+
+def with_tasks(state: State, j: int, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The job's tasks, one for each GPU of its reference width, spread so that the slowest is done as early as can be."""
+    spec, types = state.specs[j], state.cluster.types
+    nodes = len({gpu.node for gpu in gpus})
+    speed = {
+        name: state.estimator.at(spec.model, types.index(name), len(gpus), nodes) for name in {g.type for g in gpus}
+    }
+    rates = [speed[gpu.type] for gpu in gpus] if any(speed.values()) else [1.0] * len(gpus)
+    counts = split(max(spec.gpus, len(gpus)), rates)
+    return tuple(replace(gpu, tasks=count) for gpu, count in zip(gpus, counts, strict=True))
+
+
+def believed_rate(state: State, j: int, spot: Spot) -> float:
+    """Samples per second, as the estimator has it for now."""
+    model = state.specs[j].model
+    by_type = Counter[int]()
+    for node, count in spot:
+        by_type[int(state.cluster.node_type[node])] += count
+    rate = rate_of_types(lambda t, gpus, nodes: state.estimator.at(model, t, gpus, nodes), by_type, len(spot))
+    relative = state.relative_to_table(np.array([j]), state.now_s)
+    return rate if relative is None else rate * min(float(relative[0, node]) for node, _ in spot)

@@ -1,0 +1,175 @@
+"""Runs one lease and outlives the daemon: `python -I -S shim.py DIRECTORY`. Standard library only, imports nothing of ours.
+
+It forks itself away, claims the lease, runs the job's command in a process group of its own and writes how it ended. Who
+holds the lock on `alive` is this process; when the lock is free and there is no `exit.json`, it was killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any, NoReturn
+
+LEASE, CLAIM, ALIVE, EXIT, LOG = "lease.json", "claim", "alive", "exit.json", "log"
+CANNOT_RUN = 126  # what shells say of a command that could not be executed
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+
+# A shell that has set a trap waits for its child before it goes on, so that a job which is asked to stop can write its
+# checkpoint and its exit code is the script's. The children themselves get the signal's usual meaning back.
+_PREFACE = "trap : TERM USR1\nset -e\n"
+
+
+def main(directory: str) -> int:
+    """0: on its way. Anything else is a refusal, with the reason on standard error."""
+    os.chdir(directory)
+    with open(LEASE, encoding="utf-8") as file:
+        plan = json.load(file)["plan"]
+    if not os.path.isdir(plan["workdir"]):
+        print(f"workdir {plan['workdir']} is no directory; create it or name another", file=sys.stderr)
+        return 1
+    lock = os.open(ALIVE, os.O_CREAT | os.O_RDWR, 0o600)
+    if os.fork():
+        return 0
+    os.setsid()
+    silence = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(silence, stream)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return 0  # somebody else runs it already
+    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(ignored, signal.SIG_IGN)
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what the job leaves behind becomes ours to clear away
+    code = _run(plan)
+    if code is not None:
+        _write_whole(EXIT, {"code": code, "time": time.time()})
+    return 0
+
+
+def _run(plan: dict[str, Any]) -> int | None:
+    """The exit code, None where the lease turned out not to be ours."""
+    gate, opener = os.pipe()
+    child = os.fork()
+    if not child:
+        os.setpgid(0, 0)
+        os.close(opener)
+        if not os.read(gate, 1):
+            os._exit(0)  # the lease is not ours, or the parent is gone
+        _become(plan)
+    os.close(gate)
+    with suppress(OSError):
+        os.setpgid(child, child)
+    mine = {"group": child, "born": born(child), "boot": boot()}
+    if not claim(CLAIM, mine):
+        os.close(opener)
+        os.waitpid(child, 0)
+        return None
+    os.write(opener, b"!")
+    os.close(opener)
+    _, status = os.waitpid(child, 0)
+    _clear_away(child)
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
+def _become(plan: dict[str, Any]) -> NoReturn:
+    """Turns into the job's shell, as the job's user."""
+    try:
+        log = os.open(LOG, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        if plan.get("uid") is not None:
+            os.setgroups([])
+            os.setgid(plan["gid"])
+            os.setuid(plan["uid"])
+        os.umask(0o077)
+        os.chdir(plan["workdir"])
+        for usual in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE):
+            signal.signal(usual, signal.SIG_DFL)
+        os.execve(plan["shell"][0], _words(plan["shell"], plan["setup"], plan["run"]), plan["env"])
+    except BaseException as error:
+        with suppress(OSError):
+            os.write(2, f"fairlead: the command could not be executed: {error}\n".encode())
+        os._exit(CANNOT_RUN)
+
+
+def _words(shell: list[str], setup: str | None, run: str) -> list[str]:
+    """A shell for `run`, or one that has two shells run `setup` and then `run`."""
+    if setup is None:
+        return [*shell, "-c", _PREFACE + run]
+    each = " ".join([*shell, "-c"])
+    return [*shell, "-c", f'{_PREFACE}{each} "$1"\n{each} "$2"', "fairlead", _PREFACE + setup, _PREFACE + run]
+
+
+def _clear_away(group: int) -> None:
+    """Ends what the job left behind: its GPUs are given to somebody else."""
+    with suppress(OSError):
+        os.killpg(group, signal.SIGKILL)
+    me = os.getpid()
+    while True:
+        try:
+            with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:
+                left = [int(pid) for pid in file.read().split()]
+        except OSError:
+            left = []
+        for pid in left:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def claim(path: str, what: dict[str, Any]) -> bool:
+    """Whoever creates the file first owns the lease; the file is there with its whole content or not at all."""
+    draft = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump(what, file)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(draft)
+    return True
+
+
+def born(pid: int) -> int | None:
+    """When the process began, in ticks since boot: tells it from a later one with the same number. None: not there."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def boot() -> str | None:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def _write_whole(path: str, what: dict[str, Any]) -> None:
+    draft = f"{path}.draft"
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump(what, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    here = os.open(".", os.O_RDONLY)
+    os.fsync(here)
+    os.close(here)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,111 @@
+"""What the loop will have heard: events that wait to be told, and what the state will be once they are folded.
+
+Several things can happen to a job between two folds (it is submitted, held and cancelled in one breath); each must see
+what came of the one before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.model.events import (
+    Arrived,
+    Cancelled,
+    Event,
+    Failed,
+    Finished,
+    Held,
+    Lost,
+    NodeDown,
+    NodeUp,
+    Progress,
+    Refused,
+    Released,
+    Started,
+    Stopped,
+)
+from fairlead.model.lifecycle import HAS_GPUS, TABLE, Phase, Step
+from fairlead.rounds.state import State
+
+_STEPS = {
+    Started: Step.STARTED,
+    Stopped: Step.STOPPED,
+    Finished: Step.FINISHED,
+    Failed: Step.FAILED,
+    Lost: Step.LOST,
+    Refused: Step.REFUSED,
+    Cancelled: Step.CANCEL,
+    Held: Step.HOLD,
+    Released: Step.RELEASE,
+}
+
+
+class Telling:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._events: list[Event] = []
+        self._told = False  # all that was said is folded
+        self._forget()
+
+    def _forget(self) -> None:
+        self._arrivals: dict[str, int] = {}
+        self._phase: dict[int, Phase] = {}
+        self._node_up: dict[int, bool] = {}
+        self._kept: dict[int, float] = {}
+
+    def heard(self) -> None:
+        """The loop is back: what it was given last is part of the state by now."""
+        if self._told:
+            self._told = False
+            self._forget()
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._events)
+
+    def out(self) -> list[Event]:
+        events, self._events, self._told = self._events, [], True
+        return events
+
+    def say(self, event: Event) -> None:
+        self._events.append(event)
+        if isinstance(event, NodeDown | NodeUp):
+            self._node_up[event.node] = isinstance(event, NodeUp)
+        if isinstance(event, Stopped | Lost | Held | Finished | Progress):
+            self._kept.update(zip(event.jobs.tolist(), event.samples.tolist(), strict=True))
+        step = _STEPS.get(type(event))
+        if step is not None:
+            for j in event.jobs.tolist():  # type: ignore[union-attr]
+                self._phase[j] = TABLE[self.phase(j), step]
+
+    def arrived(self, event: Arrived) -> None:
+        j = self._state.jobs + len(self._arrivals)
+        self._arrivals[event.spec.id] = j
+        self._phase[j] = Phase.WAITING
+        self._events.append(event)
+
+    def position(self, job: str) -> int | None:
+        return self._state.position.get(job, self._arrivals.get(job))
+
+    def phase(self, j: int) -> Phase:
+        return self._phase[j] if j in self._phase else Phase(int(self._state.phase[j]))
+
+    def done(self, j: int) -> float:
+        """Samples as last told."""
+        if j in self._kept or j >= self._state.jobs:
+            return self._kept.get(j, 0.0)
+        return float(self._state.done[j])
+
+    def keep(self, j: int, samples: float) -> None:
+        """So many are safe; the next event of the job says so."""
+        self._kept[j] = samples
+
+    def node_up(self, node: int) -> bool:
+        return self._node_up.get(node, bool(self._state.node_up[node]))
+
+    def jobs_on(self, node: int) -> list[int]:
+        """Jobs that are on the node, or about to be."""
+        held = np.flatnonzero(self._state.held_gpus[: self._state.jobs] > 0).tolist()
+        return [
+            j for j in held if self.phase(j) in HAS_GPUS and any(where == node for where, _ in self._state.spots[j])
+        ]

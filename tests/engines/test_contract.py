@@ -1,0 +1,443 @@
+"""What every engine owes the loop, tried on each of them. `worlds.py` says how to make things happen there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from worlds import FAST, SLOW, STEPS, WORLDS, Does, LiveWorld, SimulatedWorld, World
+
+from fairlead.engines.requests import Cancel, Drain, Hold, Release, Resume
+from fairlead.model.events import (
+    Arrived,
+    Cancelled,
+    Failed,
+    Finished,
+    Held,
+    Lost,
+    NodeDown,
+    NodeUp,
+    Progress,
+    Refused,
+    Released,
+    Started,
+    Stopped,
+)
+from fairlead.model.lifecycle import Phase
+
+
+@pytest.fixture(params=list(WORLDS))
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    made = WORLDS[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+def needs(world: World, what: str) -> None:
+    """Says what an engine has no notion of, rather than trying it."""
+    if what in world.lacks:
+        pytest.skip(f"the {world.name} engine has no notion of it: {world.lacks[what]}")
+
+
+def live(world: World) -> LiveWorld:
+    needs(world, "requests")
+    assert isinstance(world, LiveWorld)
+    return world
+
+
+def test_only_the_simulated_engine_lacks_anything() -> None:
+    """A live engine that skips a part of the contract is not finished."""
+    assert set(SimulatedWorld.lacks) == {"fail", "deaf", "refuse", "sight", "restart", "requests", "progress"}
+    assert not LiveWorld.lacks
+
+
+# ---- launch, finish, fail ----------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_is_started_runs_and_says_so_once(world: World) -> None:
+    world.add("a", Does.TRAIN)
+    assert world.phase("a") is Phase.WAITING
+
+    world.start("a")
+    started = world.until(Started, "a")
+
+    assert started.rate.tolist() == [20.0]
+    assert world.phase("a") is Phase.RUNNING
+    assert world.alive("a") == 1
+    world.settle(0.5)
+    assert world.count(Started, "a") == 1
+
+
+def test_a_job_that_is_through_is_finished_with_all_its_samples_and_gives_its_gpu_back(world: World) -> None:
+    world.add("a", Does.TRAIN)
+    world.start("a")
+
+    finished = world.until(Finished, "a")
+
+    assert finished.samples.tolist() == [STEPS]
+    assert world.alive("a") == 0
+    assert world.state.node_free.tolist() == [2, 1]
+
+
+def test_two_jobs_on_one_node_do_not_share_a_gpu(world: World) -> None:
+    for id_ in ("a", "b"):
+        world.add(id_, Does.TRAIN)
+        world.start(id_)
+
+    world.until(Finished, "a")
+    if world.phase("b") is not Phase.FINISHED:
+        world.until(Finished, "b")
+
+    assert world.count(Started, "a") == world.count(Started, "b") == 1
+
+
+def test_a_job_that_is_over_before_anyone_looks_has_started_all_the_same(world: World) -> None:
+    needs(world, "fail")
+    world.add("a", Does.END)
+    world.start("a")
+
+    world.until(Finished, "a")
+
+    assert world.count(Started, "a") == 1
+
+
+def test_a_job_that_ends_with_an_error_fails_and_says_how(world: World) -> None:
+    needs(world, "fail")
+    world.add("a", Does.FAIL)
+    world.start("a")
+
+    failed = world.until(Failed, "a")
+
+    assert failed.reason == "exit code 3"
+    assert world.state.node_free.tolist() == [2, 1]
+
+
+def test_a_job_is_tried_again_as_often_as_its_owner_allows(world: World) -> None:
+    needs(world, "fail")
+    world.add("a", Does.FAIL, max_retries=2)
+    for _ in range(2):
+        world.start("a")
+        world.until(Lost, "a")
+        assert world.phase("a") is Phase.WAITING
+        world.restart()  # what was tried must not be forgotten
+    world.start("a")
+
+    assert world.until(Failed, "a").reason == "exit code 3 after 3 attempts"
+
+
+# ---- stop --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_is_stopped_keeps_its_work_and_goes_on_from_there(world: World) -> None:
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.until(Started, "a")
+    world.settle(1.5)
+    world.stop("a")
+
+    kept = float(world.until(Stopped, "a").samples[0])
+    assert 0 < kept < STEPS
+    assert world.alive("a") == 0
+    assert world.phase("a") is Phase.WAITING
+
+    world.start("a", SLOW)
+    began_s = world.until(Started, "a").time_s
+    ended = world.until(Finished, "a")
+    assert ended.samples.tolist() == [STEPS]
+    # Neither faster than the rest of its steps would be, nor all of them again (local steps sleep for 0.05 s each).
+    assert (STEPS - kept) * 0.05 - 0.2 <= ended.time_s - began_s
+    if world.name == "local":
+        assert f"from {kept:g}\n" in world.log("a", 2)  # type: ignore[attr-defined]
+
+
+def test_a_job_that_ignores_signals_is_killed_after_its_grace(world: World) -> None:
+    needs(world, "deaf")
+    world.add("a", Does.DEAF)
+    world.start("a")
+    world.until(Started, "a")
+    world.settle(0.5)
+    asked_s = world.engine.now()
+    world.stop("a")
+
+    stopped = world.until(Stopped, "a")
+
+    assert stopped.time_s - asked_s >= 0.9
+    assert stopped.samples.tolist() == [0.0]
+    assert world.alive("a") == 0
+
+
+def test_a_job_that_moves_is_never_in_two_places(world: World) -> None:
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.until(Started, "a")
+    world.settle(0.6)
+    world.move("a", SLOW)
+    world.until(Stopped, "a")
+    assert world.alive("a") == 0 or world.name == "simulated"
+
+    world.until(Started, "a")
+
+    assert world.alive("a") == 1
+    assert world.state.spots[0] == ((SLOW, 1),)
+
+
+def test_a_start_waits_for_gpus_that_are_still_in_use(world: World) -> None:
+    needs(world, "deaf")
+    world.add("a", Does.DEAF)
+    world.add("b", Does.TRAIN)
+    world.start("a", SLOW)
+    world.until(Started, "a")
+    world.settle(0.3)
+
+    world.decide(("a",), {"b": SLOW})
+    world.until(Started, "b")
+
+    assert world.count(Stopped, "a") == 1
+    assert world.alive("a") == 0
+
+
+def test_a_job_that_is_stopped_before_it_began_has_lost_nothing(world: World) -> None:
+    needs(world, "deaf")
+    world.add("a", Does.DEAF)
+    world.add("b", Does.TRAIN)
+    world.start("a", SLOW)
+    world.until(Started, "a")
+    world.settle(0.3)
+    world.decide(("a",), {"b": SLOW})
+    world.stop("b")
+
+    assert world.until(Stopped, "b").samples.tolist() == [0.0]
+    assert world.count(Started, "b") == 0
+    world.until(Stopped, "a")
+
+
+# ---- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_dies_takes_its_jobs_along_and_they_start_again_elsewhere(world: World, tmp_path: Path) -> None:
+    if world.name == "simulated":
+        world = SimulatedWorld(node_dies_after_s=1.0)
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.until(Started, "a")
+    if world.name != "simulated":
+        world.settle(1.2)
+        world.lose_node(FAST)
+
+    lost = world.until(Lost, "a")
+
+    assert any(isinstance(event, NodeDown) and event.node == FAST for event in world.told)
+    assert 0 <= lost.samples[0] < STEPS
+    assert world.phase("a") is Phase.WAITING
+    assert not world.state.node_up[FAST]
+    world.start("a", SLOW)
+    world.until(Started, "a")
+    if world.name != "simulated":  # there nodes come back when they do
+        assert world.alive("a") == 1
+        world.find_node(FAST)
+        world.until(NodeUp)
+        assert world.state.node_up[FAST]
+
+
+def test_a_command_that_is_refused_leaves_the_job_waiting_and_at_last_failed(world: World) -> None:
+    needs(world, "refuse")
+    world.add("a", Does.NOTHING_THERE)
+    for _ in range(2):
+        world.start("a")
+        assert world.until(Refused, "a").reason
+        assert world.phase("a") is Phase.WAITING
+        assert world.state.node_free.tolist() == [2, 1]
+    world.start("a")
+
+    assert "could not be started 3 times" in world.until(Failed, "a").reason
+
+
+def test_a_job_out_of_sight_is_lost_and_does_not_live_on(world: World) -> None:
+    needs(world, "sight")
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.until(Started, "a")
+    world.settle(1.2)
+    world.lose_sight("a")
+
+    lost = world.until(Lost, "a")
+
+    assert 0 < lost.samples[0] < STEPS
+    world.start("a")
+    world.until(Started, "a")
+    assert world.alive("a") == 1
+
+
+def test_progress_is_told_with_the_rate_at_which_it_was_made(world: World) -> None:
+    needs(world, "progress")
+    world.add("a", Does.TRAIN)
+    world.start("a")
+
+    progress = world.until(Progress, "a")
+
+    assert 0 < progress.samples[0] <= STEPS
+    assert 5 < progress.rate[0] <= 21
+
+
+# ---- restart of the scheduler ------------------------------------------------------------------------------------------
+
+
+def test_a_running_job_is_adopted_after_a_restart(world: World) -> None:
+    needs(world, "restart")
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.until(Started, "a")
+    world.restart()
+
+    world.until(Finished, "a")
+
+    assert world.count(Started, "a") == 1
+    assert world.count(Lost, "a") == 0
+
+
+def test_a_job_that_ended_while_nobody_looked_is_told_once(world: World) -> None:
+    needs(world, "restart")
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.until(Started, "a")
+
+    def away() -> None:
+        assert isinstance(world, LiveWorld)
+        deadline_s = world._clock() + 10
+        while world.alive("a") and world._clock() < deadline_s:
+            world.inbox._rest(0.1)
+
+    world.restart(while_away=away)
+    world.until(Finished, "a")
+    world.restart()
+    world.settle(0.3)
+
+    assert world.count(Finished, "a") == 1
+
+
+def test_a_start_that_was_decided_and_not_carried_out_is_carried_out_after_the_restart(world: World) -> None:
+    needs(world, "restart")
+    world.add("a", Does.TRAIN)
+    world.decide((), {"a": FAST}, apply=False)
+    world.restart()
+
+    world.until(Started, "a")
+
+    assert world.alive("a") == 1
+
+
+def test_a_stop_that_was_decided_and_not_carried_out_is_carried_out_after_the_restart(world: World) -> None:
+    needs(world, "restart")
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.until(Started, "a")
+    world.settle(0.6)
+    world.decide(("a",), {}, apply=False)
+    world.restart()
+
+    world.until(Stopped, "a")
+
+    assert world.alive("a") == 0
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_move_goes_on_after_a_restart_in_its_middle(world: World, applied: bool) -> None:
+    needs(world, "restart")
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.until(Started, "a")
+    world.settle(0.6)
+    world.decide(("a",), {"a": SLOW}, apply=applied)
+    world.restart()
+
+    world.until(Stopped, "a")
+    world.until(Started, "a")
+
+    assert world.alive("a") == 1
+    assert world.state.leases[0] == 2
+
+
+def test_a_lease_that_was_launched_right_before_the_restart_runs_once_or_is_taken_back(world: World) -> None:
+    """Who claims it first owns it; in either case the job runs once."""
+    needs(world, "restart")
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.restart()
+
+    for _ in range(3):
+        if world.phase("a") is Phase.WAITING:
+            world.start("a")
+        world.wait(0.5)
+    if world.phase("a") is not Phase.RUNNING:
+        world.until(Started, "a")
+
+    assert world.alive("a") == 1
+
+
+# ---- requests ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_in_one_breath_comes_as_one_answer(world: World) -> None:
+    made = live(world)
+    made.add("a", Does.TRAIN)
+    events = made.ask(Hold("a"), Release("a"), Hold("a"), Cancel("a"))
+
+    assert [type(event) for event in events] == [Held, Released, Held, Cancelled]
+    assert made.phase("a") is Phase.CANCELLED
+
+
+def test_a_job_that_arrives_twice_arrives_once(world: World) -> None:
+    made = live(world)
+    made.add("a", Does.TRAIN)
+    made.add("a", Does.TRAIN)
+
+    assert sum(isinstance(event, Arrived) for event in made.told) == 1
+
+
+def test_a_running_job_is_cancelled_when_it_is_gone(world: World) -> None:
+    made = live(world)
+    made.add("a", Does.TRAIN)
+    made.start("a")
+    made.until(Started, "a")
+    assert not any(isinstance(event, Cancelled) for event in made.ask(Cancel("a")))
+
+    made.until(Cancelled, "a")
+
+    assert made.alive("a") == 0
+    assert made.state.node_free.tolist() == [2, 1]
+
+
+def test_a_running_job_is_held_with_its_work_and_goes_on_when_it_is_released(world: World) -> None:
+    made = live(world)
+    made.add("a", Does.TRAIN)
+    made.start("a")
+    made.until(Started, "a")
+    made.settle(1.2)
+    made.ask(Hold("a"))
+    held = made.until(Held, "a")
+    assert 0 < held.samples[0] < STEPS
+    assert made.alive("a") == 0
+
+    made.ask(Release("a"))
+    made.start("a")
+
+    assert made.until(Finished, "a").samples.tolist() == [STEPS]
+
+
+def test_a_drained_node_sends_its_jobs_away_and_waits_for_them(world: World) -> None:
+    made = live(world)
+    made.add("a", Does.TRAIN)
+    made.start("a")
+    made.until(Started, "a")
+    made.settle(1.2)
+
+    events = made.ask(Drain("v100-1"))
+
+    assert [type(event) for event in events] == [NodeDown, Lost]
+    made.start("a", SLOW)
+    made.until(Started, "a")
+    assert made.alive("a") == 1
+    made.ask(Resume("v100-1"))
+    assert made.state.node_up[FAST]
+    assert made.until(Finished, "a").samples.tolist() == [STEPS]
