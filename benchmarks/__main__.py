@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import resource
 import shlex
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.measuring import ROOT, spend
+
 DATA = Path("../shared/data")
 GAVEL = DATA / "gavel"
 MIXED = "v100:{0},p100:{0},k80:{0},a100:{0}"
@@ -70,7 +69,7 @@ RUNS = (
     Run("start: --help", "--help", 0.3),
     Run("start: version", "version -o json", 0.3),
 )
-SECTIONS = ("oef", "fft", "hops", "hare")  # each a module with a run() that prints its own table
+SECTIONS = ("oef", "fft", "hops", "hare", "scale")  # each a module with a run() that prints its own table
 
 
 def main() -> None:
@@ -104,15 +103,8 @@ def run_core(output: str) -> None:
 
 def measure(run: Run) -> Measured:
     """User and system time of the whole process, start-up included; the best of three for short ones."""
-    seconds: list[float] = []
-    said = ""
-    for _ in range(3 if run.target_s < 5 else 1):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [sys.executable, "-m", "fairlead", *shlex.split(run.command)]
-        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    cpu_s = min(seconds)
+    spent = [spend(shlex.split(run.command)) for _ in range(3 if run.target_s < 5 else 1)]
+    cpu_s, said = min(each.cpu_s for each in spent), spent[0].said
     crowd = json.loads(said).get("mean_active_jobs") if said.startswith("{") else None
     ratio = None if run.peer_s is None else run.peer_s / cpu_s
     return Measured(run.name, cpu_s, run.target_s, ratio, crowd, f"fairlead {run.command}")

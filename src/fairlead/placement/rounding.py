@@ -51,7 +51,7 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
 
     credit = share + deficit. The gang that is owed the largest part of itself (credit / width) goes first, where a job
     that sits there already counts `STAY` more; inside an owner the job with the least attained service. GPUs that
-    are left go to jobs without any, most owed first, on their fastest type, and are charged to the deficit like all
+    are left go to jobs without any, who runs first, then most owed, on their fastest type, and are charged like all
     others. What even then stays idle lets jobs move up to a faster type; nobody is charged for what nobody wants.
     Pinned jobs keep what they hold. A deficit stays within what the owner's gangs could ever settle, so that an owner
     with nothing to run does not pile up claims.
@@ -206,10 +206,13 @@ def _serve_owners(view: View, shares: Shares, credit: FloatArray, free: list[int
 
 
 def _refill(view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]) -> Grants:
-    """Leftover GPUs to jobs without any, most owed first, on the fastest type with room."""
+    """Leftover GPUs to jobs without any, those that run first, then most owed, on the fastest type with room.
+
+    No share demands that leftovers go round, so they do not.
+    """
     waiting = np.flatnonzero(waits)
     owed = credit.sum(axis=1)[shares.owner_of[waiting]] / view.width[waiting]
-    first = waiting[np.lexsort((view.job[waiting], -owed))]
+    first = waiting[np.lexsort((view.job[waiting], -owed, view.held_gpus[waiting] == 0))]
     return Grants(*fill_in_order(first, view.width, view.rate, np.array(free)))
 
 

@@ -13,6 +13,8 @@ from fairlead.policies.equal_share import equal_share
 from fairlead.policies.fft import fft
 from fairlead.policies.gandiva_fair import gandiva_fair
 from fairlead.policies.gavel import gavel
+from fairlead.policies.gavel_ftf import gavel_ftf
+from fairlead.policies.gavel_makespan import gavel_makespan
 from fairlead.policies.gavel_sjf import gavel_sjf
 from fairlead.policies.hlas_rounds import hlas_rounds
 from fairlead.policies.hops import hops
@@ -143,6 +145,22 @@ _ALL = (
         "Gavel (OSDI 2020), shortest job first",
         Level.SHARES,
         gavel_sjf,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "gavel-ftf",
+        "The job that ends latest against its time alone ends as early as it can, then the total speed is largest.",
+        "Gavel (OSDI 2020), finish-time fairness",
+        Level.SHARES,
+        gavel_ftf,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "gavel-makespan",
+        "The last of the jobs that are here ends as early as it can.",
+        "Gavel (OSDI 2020), makespan (its minimum total duration)",
+        Level.SHARES,
+        gavel_makespan,
         knows=frozenset({Knows.LENGTHS}),
     ),
     Policy(

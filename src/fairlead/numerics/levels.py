@@ -1,0 +1,118 @@
+"""How high everybody can be raised at once, for thousands of unlike jobs on typed GPUs; then the largest total.
+
+The speed of a job is the part of its full speed, that of its whole gang on its fastest type all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.numerics.interior import Division, Program, solve_division
+
+SLACK = 1e-7  # floors fall this far (relative) short when the total is raised: the interior must not be empty
+SHARE_GRID = 9  # decimals of a share
+CLOSE = 1e-8  # of a level that is found by steps
+MOST_STEPS = 60
+BINDS = 1e-3  # floors dearer than this part of the dearest bind for sure
+
+# level -> floors g of the speeds and their growth g with the level; both rise with it
+Need = Callable[[float], tuple[FloatArray, FloatArray]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gangs:
+    """Groups of equal jobs that compete for GPUs, without those that can run nowhere."""
+
+    alive: BoolArray  # of all groups
+    rate: FloatArray  # t,g  relative to the group's fastest type
+    gpus: FloatArray  # g  of all its gangs
+    width: FloatArray  # g
+    capacity: FloatArray  # t
+
+    @classmethod
+    def of(
+        cls, rate: FloatArray, width: IntArray, count: IntArray | FloatArray, capacity: IntArray | FloatArray
+    ) -> Gangs:
+        """From rates g,t; a type without GPUs is no type."""
+        usable = np.where(np.asarray(capacity) > 0, rate, 0.0)
+        top = usable.max(axis=1, initial=0.0)
+        alive = top > 0
+        relative = np.ascontiguousarray((usable[alive] / top[alive, None]).T)
+        gangs = width[alive].astype(np.float64)
+        return cls(alive, relative, count[alive] * gangs, gangs, np.asarray(capacity, dtype=np.float64))
+
+    def shares(self, part: FloatArray) -> FloatArray:
+        """g,t  GPUs of one job, zero for those that run nowhere. No type and no gang is exceeded by rounding."""
+        part = np.maximum(part, 0.0)
+        part = part / np.maximum(part.sum(axis=0), 1.0)
+        used = part @ self.gpus
+        part = part * np.minimum(1.0, self.capacity / np.maximum(used, 1e-300))[:, None]
+        shares = np.zeros((len(self.alive), len(self.capacity)))
+        shares[self.alive] = np.round((part * self.width).T, SHARE_GRID)
+        return shares
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Raised:
+    level: float
+    floor: FloatArray  # g  speeds that all have at that level
+    part: FloatArray  # t,g  of its time that a job spends on each type
+    binds: FloatArray  # g  the price of its floor, the dearest is 1; next to nothing where it could have less
+
+
+def raise_in_step(gangs: Gangs, rise: FloatArray) -> Raised | None:
+    """The largest z with speeds of rise_g z for all; None where the solver gave up."""
+    found = _highest(gangs, rise)
+    return None if found is None else Raised(found.level, rise * found.level, found.part, _relative(found.floor_price))
+
+
+def raise_level(gangs: Gangs, need: Need, most: float) -> Raised | None:
+    """The largest level up to `most` whose floors can all be met. Floors are at most 1 there, and 0 at level 0.
+
+    Newton's method on the logarithm of the factor by which the floors of a level could still be raised: prices tell its
+    slope. Points on both sides of the answer are kept; a step that leaves them is halved.
+    """
+    low, high, level = 0.0, np.inf, most
+    for _ in range(MOST_STEPS):
+        floor, growth = need(level)
+        found = _highest(gangs, floor)
+        if found is None:
+            return None
+        over = float(np.log(found.level))
+        if abs(over) < CLOSE or (over > 0 and level >= most) or high - low < CLOSE * high:
+            return Raised(level, floor * min(found.level, 1.0), found.part, _relative(found.floor_price))
+        low, high = (level, high) if over > 0 else (low, level)
+        price = gangs.gpus * found.floor_price
+        level += over * float(price @ floor) / max(float(price @ growth), 1e-300)
+        if not low < level < min(high, most):
+            level = most if level >= most and not np.isfinite(high) else (low + min(high, most)) / 2
+    return None
+
+
+def raise_total(gangs: Gangs, raised: Raised, value: FloatArray) -> FloatArray:
+    """t,g  parts with the largest sum of value_g x speed_g while everybody keeps its floor.
+
+    Where every floor binds all totals are the same. Where the solver gives up, the parts are those of the level.
+    """
+    if raised.binds.min(initial=1.0) > BINDS:
+        return raised.part
+    gain = gangs.rate * (value / gangs.width)
+    found = solve_division(
+        Program(
+            gangs.rate, gangs.gpus, gangs.capacity, raised.floor * (1 - SLACK), np.zeros_like(gangs.gpus), gain, -1.0
+        )
+    )
+    return raised.part if found is None else found.part
+
+
+def _highest(gangs: Gangs, rise: FloatArray) -> Division | None:
+    none = np.zeros_like(gangs.rate)
+    return solve_division(Program(gangs.rate, gangs.gpus, gangs.capacity, np.zeros_like(rise), rise, none, 1.0))
+
+
+def _relative(price: FloatArray) -> FloatArray:
+    return np.asarray(price / max(float(price.max(initial=0.0)), 1e-300))

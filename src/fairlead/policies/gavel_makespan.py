@@ -1,0 +1,34 @@
+"""Gavel's makespan policy (OSDI 2020), which its code calls the minimum total duration."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.model.allocation import Shares
+from fairlead.model.view import View
+from fairlead.numerics.isolated import isolated_shares
+from fairlead.numerics.levels import Gangs, raise_in_step, raise_total
+from fairlead.policies.kept_shares import KeptShares, keep, to_go_s
+
+
+def gavel_makespan(view: View, memory: KeptShares | None, *, every_s: float = 1800.0) -> tuple[Shares, KeptShares]:
+    """All jobs that are here now end as early as the last of them can, at constant shares.
+
+        min  max_j  n_j / theta_j.x_j     s.t.  sum_t x_jt <= d_j,   sum_j x_jt <= m_t,   x >= 0
+
+    n_j is what is left to do, theta_jt the rate per GPU. Then the sum of 1 / time to go is largest. A job of unknown
+    length counts as long as the others on average. Shares stand for `every_s` while nobody comes or goes.
+    Departs: the smallest time is found exactly, by a linear program in 1 / time, where Gavel halves an interval until it is
+    within 5 % and takes any shares that meet it.
+    """
+    if memory is not None and memory.still_holds(view):
+        return memory.shares, memory
+    gangs = Gangs.of(view.rate, view.width, np.ones(view.jobs), view.capacity)
+    needed_s = to_go_s(view)[gangs.alive]  # g
+    raised = raise_in_step(gangs, needed_s) if needed_s.size else None  # speeds of needed_s / makespan
+    if raised is None:
+        alone = isolated_shares(view.rate > 0, view.width, view.capacity, view.weight)
+        kept = keep(view, alone, every_s, "equal shares")
+    else:
+        kept = keep(view, gangs.shares(raise_total(gangs, raised, 1.0 / needed_s)), every_s, "optimal")
+    return kept.shares, kept

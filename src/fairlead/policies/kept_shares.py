@@ -1,0 +1,42 @@
+"""Shares that stand while the same jobs are there, for policies whose objective changes by the second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Answer, Shares
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.view import View
+from fairlead.policies.type_queues import remaining_times
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptShares:
+    """The last answer and the problem that it answers."""
+
+    job: IntArray  # j
+    rate: FloatArray  # j,t
+    capacity: IntArray  # t
+    shares: Shares
+
+    def still_holds(self, view: View) -> bool:
+        return (
+            view.now_s < self.shares.answer.holds_until_s
+            and np.array_equal(view.job, self.job)
+            and np.array_equal(view.capacity, self.capacity)
+            and np.array_equal(view.rate, self.rate)
+        )
+
+
+def keep(view: View, gpus: FloatArray, every_s: float, solver: str) -> KeptShares:
+    """Every job is an owner; the answer stands for `every_s` unless somebody comes or goes."""
+    answer = Answer(holds_until_s=view.now_s + every_s, solver=solver)
+    return KeptShares(view.job, view.rate, view.capacity, Shares(gpus, np.arange(view.jobs), view.job, answer))
+
+
+def to_go_s(view: View) -> FloatArray:
+    """j  seconds until the job ends if it has its gang on its fastest type that is up; at least one. inf = nowhere."""
+    up = np.where(view.capacity > 0, remaining_times(view), np.inf)
+    return np.asarray(np.maximum(up.min(axis=1, initial=np.inf), 1.0))
