@@ -155,7 +155,7 @@ def test_prices_prove_the_level_of_two_thousand_unlike_jobs(types: int) -> None:
     rate /= rate.max(axis=0)
     gpus, capacity, rise = rng.choice([1.0, 2.0, 4.0], n), rng.uniform(50.0, 100.0, types), rng.uniform(0.5, 2.0, n)
 
-    found = solve_division(Program(rate, gpus, capacity, np.zeros(n), rise, np.zeros_like(rate), 1.0))
+    found = solve_division(Program(rate, gpus, capacity, np.zeros(n), rise, np.zeros(types), np.zeros_like(rate), 1.0))
 
     assert found is not None
     cheapest = (found.price[:, None] / rate).min(axis=0)
@@ -167,4 +167,7 @@ def test_prices_prove_the_level_of_two_thousand_unlike_jobs(types: int) -> None:
 def test_floors_that_cannot_be_met_are_nobodys_division() -> None:
     one = np.ones((1, 1))
 
-    assert solve_division(Program(one, np.ones(1), np.ones(1), np.full(1, 2.0), np.zeros(1), one, -1.0)) is None
+    assert (
+        solve_division(Program(one, np.ones(1), np.ones(1), np.full(1, 2.0), np.zeros(1), np.zeros(1), one, -1.0))
+        is None
+    )

@@ -61,36 +61,48 @@ class Raised:
     level: float
     floor: FloatArray  # g  speeds that all have at that level
     part: FloatArray  # t,g  of its time that a job spends on each type
-    binds: FloatArray  # g  the price of its floor, the dearest is 1; next to nothing where it could have less
+    price: FloatArray  # g  of its floor, the dearest is 1; next to nothing where it could have more
 
 
 def raise_in_step(gangs: Gangs, rise: FloatArray) -> Raised | None:
     """The largest z with speeds of rise_g z for all; None where the solver gave up."""
-    found = _highest(gangs, rise)
+    none = np.zeros_like(gangs.rate)
+    no_floor, no_more = np.zeros_like(rise), np.zeros_like(gangs.capacity)
+    found = solve_division(Program(gangs.rate, gangs.gpus, gangs.capacity, no_floor, rise, no_more, none, 1.0))
     return None if found is None else Raised(found.level, rise * found.level, found.part, _relative(found.floor_price))
 
 
-def raise_level(gangs: Gangs, need: Need, most: float) -> Raised | None:
-    """The largest level up to `most` whose floors can all be met. Floors are at most 1 there, and 0 at level 0.
+def raise_level(gangs: Gangs, need: Need, most: float, start: float | None = None) -> Raised | None:
+    """The largest level up to `most` whose floors can all be met. Floors are at most 1 there; None where the solver gave up.
 
-    Newton's method on the logarithm of the factor by which the floors of a level could still be raised: prices tell its
-    slope. Points on both sides of the answer are kept; a step that leaves them is halved.
+    theta(level) is the smallest part of the cluster that meets the floors, convex where they are. Newton's method on
+    theta = 1, with its slope from the prices, comes down to the answer from above. Points on both sides are kept; a
+    step that leaves them is halved.
     """
-    low, high, level = 0.0, np.inf, most
+    low, high, level = 0.0, np.inf, most if start is None else start
     for _ in range(MOST_STEPS):
         floor, growth = need(level)
-        found = _highest(gangs, floor)
+        found = smallest_part(gangs, floor)
         if found is None:
             return None
-        over = float(np.log(found.level))
-        if abs(over) < CLOSE or (over > 0 and level >= most) or high - low < CLOSE * high:
-            return Raised(level, floor * min(found.level, 1.0), found.part, _relative(found.floor_price))
-        low, high = (level, high) if over > 0 else (low, level)
-        price = gangs.gpus * found.floor_price
-        level += over * float(price @ floor) / max(float(price @ growth), 1e-300)
+        theta = found.level
+        if abs(theta - 1) < CLOSE or (theta < 1 and level >= most) or high - low < CLOSE * high:
+            bind = theta > 1 - CLOSE
+            return Raised(level, floor, found.part, _relative(found.floor_price) * bind)
+        low, high = (level, high) if theta < 1 else (low, level)
+        slope = float(gangs.gpus @ (found.floor_price * growth)) / float(gangs.capacity.sum())
+        level += (1 - theta) / max(slope, 1e-300)
         if not low < level < min(high, most):
-            level = most if level >= most and not np.isfinite(high) else (low + min(high, most)) / 2
+            level = most if not np.isfinite(high) else (low + high) / 2
     return None
+
+
+def smallest_part(gangs: Gangs, floor: FloatArray) -> Division | None:
+    """The smallest part of every type, as the level of the division, with which all have their floors."""
+    none, no_rise = np.zeros_like(gangs.rate), np.zeros_like(floor)
+    return solve_division(
+        Program(gangs.rate, gangs.gpus, np.zeros_like(gangs.capacity), floor, no_rise, gangs.capacity, none, -1.0)
+    )
 
 
 def raise_total(gangs: Gangs, raised: Raised, value: FloatArray) -> FloatArray:
@@ -98,20 +110,12 @@ def raise_total(gangs: Gangs, raised: Raised, value: FloatArray) -> FloatArray:
 
     Where every floor binds all totals are the same. Where the solver gives up, the parts are those of the level.
     """
-    if raised.binds.min(initial=1.0) > BINDS:
+    if raised.price.min(initial=1.0) > BINDS:
         return raised.part
     gain = gangs.rate * (value / gangs.width)
-    found = solve_division(
-        Program(
-            gangs.rate, gangs.gpus, gangs.capacity, raised.floor * (1 - SLACK), np.zeros_like(gangs.gpus), gain, -1.0
-        )
-    )
+    floor, no_rise, no_more = raised.floor * (1 - SLACK), np.zeros_like(gangs.gpus), np.zeros_like(gangs.capacity)
+    found = solve_division(Program(gangs.rate, gangs.gpus, gangs.capacity, floor, no_rise, no_more, gain, -1.0))
     return raised.part if found is None else found.part
-
-
-def _highest(gangs: Gangs, rise: FloatArray) -> Division | None:
-    none = np.zeros_like(gangs.rate)
-    return solve_division(Program(gangs.rate, gangs.gpus, gangs.capacity, np.zeros_like(rise), rise, none, 1.0))
 
 
 def _relative(price: FloatArray) -> FloatArray:

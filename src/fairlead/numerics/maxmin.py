@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.numerics.levels import Gangs, raise_in_step, raise_total
 from fairlead.numerics.solve import Limit, LinearProgram, Model, Optimal
 
 # The smallest value may fall this far (relative) short of its optimum when the total is raised: above the solver's
@@ -18,6 +19,8 @@ TIE = 1e-5
 SHARE_GRID = 9  # decimals of a share: below is noise, in which a warm and a cold start differ
 NEAR = 10 * TIE  # rates this close together (relative) leave the choice to the program
 GOLDEN = 0.6180339887498949  # steps of it never meet
+# Above this many unlike groups programs that stay open cost more than they save: each is solved on its own.
+MANY = 200
 ITERATIONS = Limit(iterations=100_000)
 _Z = 0  # the column of the level
 
@@ -71,6 +74,10 @@ class MaxMinSolver:
         if np.count_nonzero(best) == len(alive) and ((count * width) @ best <= capacity).all():
             # One type is clearly best for each group, and there is room for all of them: nobody competes.
             return MaxMin(best * width[:, None].astype(np.float64), float((strength * width)[alive].min()))
+        if len(alive) > MANY:
+            many = _max_min_of_many(rate, strength, width, count, capacity)
+            if many is not None:
+                return many
         strength, n = strength[alive], count[alive]
         groups = self._find_all(rate[alive] / top[alive, None], width[alive])
         most, need, value = np.zeros((3, self.size))  # by group
@@ -166,6 +173,21 @@ class MaxMinSolver:
         self._need, self._most = np.append(self._need, 0.0), np.append(self._most, 0.0)
         self._cost = np.append(self._cost, np.zeros(cells))
         return group
+
+
+def _max_min_of_many(
+    rate: FloatArray,
+    strength: FloatArray,
+    width: IntArray,
+    count: IntArray | FloatArray,
+    capacity: IntArray | FloatArray,
+) -> MaxMin | None:
+    """The same by the method for thousands of unlike groups; a value is strength x width x part of full speed."""
+    width = np.minimum(width, np.ceil(np.sum(capacity)).astype(np.int64))  # nobody can use more than there is
+    gangs = Gangs.of(rate, width, count, capacity)
+    full = (strength * width)[gangs.alive]  # g  value of full speed
+    raised = raise_in_step(gangs, 1.0 / full)
+    return None if raised is None else MaxMin(gangs.shares(raise_total(gangs, raised, full)), raised.level)
 
 
 def _empty(types: int, cost: float) -> LinearProgram:
