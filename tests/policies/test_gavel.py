@@ -39,6 +39,17 @@ def test_the_water_level_by_hand() -> None:
     assert shares[1] == pytest.approx([0.0, 5 / 6], abs=1e-3)
 
 
+def test_the_example_of_the_paper() -> None:
+    """Three jobs on one V100 and one K80 (section 4.1): each runs 8 to 9 % faster than with a third of both GPUs."""
+    rates = np.array([[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]])
+    speeds = profile({f"m{j}": dict(zip(("v100", "k80"), row, strict=True)) for j, row in enumerate(rates.tolist())})
+
+    shares = shares_of(Scene([job(f"j{j}", model=f"m{j}") for j in range(3)], "v100:1,k80:1", speeds)).gpus
+
+    assert shares == pytest.approx(np.array([[0.45, 0.0], [0.45, 0.09], [0.09, 0.91]]), abs=0.006)
+    assert (rates * shares).sum(axis=1) / (rates.sum(axis=1) / 3) == pytest.approx(np.full(3, 1.09), abs=0.01)
+
+
 def test_weights_scale_the_share() -> None:
     """Three GPUs, weights 1 and 2, gangs wide enough: one and two."""
     jobs = [job("a", 3, weight=1.0), job("b", 3, weight=2.0)]

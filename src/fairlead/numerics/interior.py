@@ -81,7 +81,7 @@ def solve_division(program: Program) -> Division | None:
         if error < least:
             x, _, _, _, z = point.variables
             _, a, _, p, _ = point.duals
-            best, least = Division(x.copy(), float(z[0]) * likely, p.copy(), a.copy(), step), error
+            best, least = Division(x.copy(), float(z[0]) * likely, p * likely, a * likely, step), error
         # Beyond the reach of double precision rows open again as the gap closes: the best point counts.
         if error < 1.0 or not error < LOST * least or not point.advance(lacks):
             break

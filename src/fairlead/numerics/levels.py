@@ -6,21 +6,26 @@ The speed of a job is the part of its full speed, that of its whole gang on its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.numerics.interior import Division, Program, solve_division
 
-SLACK = 1e-7  # floors fall this far (relative) short when the total is raised: the interior must not be empty
+SLACK = 1e-7  # floors are asked for but for this part of them, so that there is room inside
 SHARE_GRID = 9  # decimals of a share
 CLOSE = 1e-8  # of a level that is found by steps
 MOST_STEPS = 60
+BACK = 2.0  # where floors are bent a step down may lead too far: not below this part of what straight ones would need
+USED_UP = 1e-6  # of a type or of full speed: what is less is nothing
 BINDS = 1e-3  # floors dearer than this part of the dearest bind for sure
 
 # level -> floors g of the speeds and their growth g with the level; both rise with it
 Need = Callable[[float], tuple[FloatArray, FloatArray]]
+
+# who has stopped (g) -> weights g of all; those who have stopped do not count
+Weigh = Callable[[BoolArray], FloatArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +67,7 @@ class Raised:
     floor: FloatArray  # g  speeds that all have at that level
     part: FloatArray  # t,g  of its time that a job spends on each type
     price: FloatArray  # g  of its floor, the dearest is 1; next to nothing where it could have more
+    type_price: FloatArray  # t  of all its GPUs, the dearest is 1; next to nothing where some are left
 
 
 def raise_in_step(gangs: Gangs, rise: FloatArray) -> Raised | None:
@@ -69,40 +75,46 @@ def raise_in_step(gangs: Gangs, rise: FloatArray) -> Raised | None:
     none = np.zeros_like(gangs.rate)
     no_floor, no_more = np.zeros_like(rise), np.zeros_like(gangs.capacity)
     found = solve_division(Program(gangs.rate, gangs.gpus, gangs.capacity, no_floor, rise, no_more, none, 1.0))
-    return None if found is None else Raised(found.level, rise * found.level, found.part, _relative(found.floor_price))
+    if found is None:
+        return None
+    types = _relative(found.price * gangs.capacity)
+    return Raised(found.level, rise * found.level, found.part, _relative(found.floor_price), types)
 
 
-def raise_level(gangs: Gangs, need: Need, most: float, start: float | None = None) -> Raised | None:
+def raise_level(
+    gangs: Gangs, need: Need, most: float, start: float | None = None, free: BoolArray | None = None
+) -> Raised | None:
     """The largest level up to `most` whose floors can all be met. Floors are at most 1 there; None where the solver gave up.
 
-    theta(level) is the smallest part of the cluster that meets the floors, convex where they are. Newton's method on
+    theta(level) is the smallest part of the `free` types (t; all) that meets the floors, convex where they are. Newton's method on
     theta = 1, with its slope from the prices, comes down to the answer from above. Points on both sides are kept; a
     step that leaves them is halved.
     """
     low, high, level = 0.0, np.inf, most if start is None else start
     for _ in range(MOST_STEPS):
         floor, growth = need(level)
-        found = smallest_part(gangs, floor)
+        found = smallest_part(gangs, floor, free)
         if found is None:
             return None
         theta = found.level
         if abs(theta - 1) < CLOSE or (theta < 1 and level >= most) or high - low < CLOSE * high:
-            bind = theta > 1 - CLOSE
-            return Raised(level, floor, found.part, _relative(found.floor_price) * bind)
+            prices = _relative(found.floor_price), _relative(found.price * gangs.capacity)
+            return Raised(level, floor, found.part, *(price * (theta > 1 - CLOSE) for price in prices))
         low, high = (level, high) if theta < 1 else (low, level)
         slope = float(gangs.gpus @ (found.floor_price * growth)) / float(gangs.capacity.sum())
-        level += (1 - theta) / max(slope, 1e-300)
+        likely, level = level + (1 - theta) / max(slope, 1e-300), level / (BACK * theta)
+        level = max(level, likely) if theta > 1 else likely
         if not low < level < min(high, most):
             level = most if not np.isfinite(high) else (low + high) / 2
     return None
 
 
-def smallest_part(gangs: Gangs, floor: FloatArray) -> Division | None:
-    """The smallest part of every type, as the level of the division, with which all have their floors."""
+def smallest_part(gangs: Gangs, floor: FloatArray, free: BoolArray | None = None) -> Division | None:
+    """The smallest part of every free type, as the level of the division, with which all have their floors."""
+    free = gangs.capacity > 0 if free is None else free
     none, no_rise = np.zeros_like(gangs.rate), np.zeros_like(floor)
-    return solve_division(
-        Program(gangs.rate, gangs.gpus, np.zeros_like(gangs.capacity), floor, no_rise, gangs.capacity, none, -1.0)
-    )
+    fixed, scaled = np.where(free, 0.0, gangs.capacity), np.where(free, gangs.capacity, 0.0)
+    return solve_division(Program(gangs.rate, gangs.gpus, fixed, floor * (1 - SLACK), no_rise, scaled, none, -1.0))
 
 
 def raise_total(gangs: Gangs, raised: Raised, value: FloatArray) -> FloatArray:
@@ -116,6 +128,55 @@ def raise_total(gangs: Gangs, raised: Raised, value: FloatArray) -> FloatArray:
     floor, no_rise, no_more = raised.floor * (1 - SLACK), np.zeros_like(gangs.gpus), np.zeros_like(gangs.capacity)
     found = solve_division(Program(gangs.rate, gangs.gpus, gangs.capacity, floor, no_rise, no_more, gain, -1.0))
     return raised.part if found is None else found.part
+
+
+def fill_water(gangs: Gangs, unit: FloatArray, weigh: Weigh, *, inherit: bool = False) -> FloatArray | None:
+    """t,g  parts at which nobody's level can be raised but at the cost of somebody's who has no more.
+
+    All rise together, job g by weight_g unit_g of its full speed for each step of the level, until some are stopped: by
+    types that have run out, or because they are as fast as can be. These keep their speed; `weigh` says, from who has
+    stopped, how the others go on. With `inherit` the weight of one that stops counts for others from there on, so that
+    every stop is a step of its own; otherwise all that happens before a type runs out is one step. None where the solver
+    gave up.
+    """
+    part = np.zeros_like(gangs.rate)
+    floor, stopped = np.zeros_like(unit), np.zeros(len(unit), np.bool_)
+    free = gangs.capacity > 0  # t  has not run out
+    while not stopped.all():
+        # Who still rises does without the types that have run out, or it would have been stopped by them.
+        inside = replace(gangs, rate=np.where(free[:, None] | stopped, gangs.rate, 0.0))
+        top = inside.rate.max(axis=0)
+        stopped |= floor >= (1 - USED_UP) * top
+        rise = np.where(stopped, 0.0, weigh(stopped) * unit)
+        if not rise.any():
+            break
+        raised = _raise_from(inside, floor, rise, top, free, inherit)
+        if raised is None:
+            return None
+        part, floor = raised.part, raised.floor
+        before = np.count_nonzero(stopped), np.count_nonzero(free)
+        stopped |= (raised.price > BINDS) | (floor >= (1 - USED_UP) * top)
+        free &= raised.type_price <= BINDS
+        if before == (np.count_nonzero(stopped), np.count_nonzero(free)):
+            break  # nothing but noise is left
+    return part
+
+
+def _raise_from(
+    gangs: Gangs, floor: FloatArray, rise: FloatArray, top: FloatArray, free: BoolArray, to_the_first: bool
+) -> Raised | None:
+    """All that rise go up by the same step from their floors, each at most to its top, or until the first is there."""
+
+    def need(step: float) -> tuple[FloatArray, FloatArray]:
+        raised = floor + rise * step
+        return np.where(rise > 0, np.minimum(raised, top), floor), np.where(raised <= top, rise, 0.0)
+
+    rising = rise > 0
+    steps = (top - floor)[rising] / rise[rising]
+    most = float(steps.min() if to_the_first else steps.max())
+    even = gangs.rate.sum(axis=0) / np.maximum((gangs.rate > 0).sum(axis=0), 1)
+    likely = float(gangs.capacity[free].sum()) / float(gangs.gpus[rising] @ (rise / np.maximum(even, 1e-300))[rising])
+    return raise_level(gangs, need, most, min(likely, most), free)
 
 
 def _relative(price: FloatArray) -> FloatArray:

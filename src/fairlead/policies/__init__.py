@@ -16,6 +16,7 @@ from fairlead.policies.gavel import gavel
 from fairlead.policies.gavel_ftf import gavel_ftf
 from fairlead.policies.gavel_makespan import gavel_makespan
 from fairlead.policies.gavel_sjf import gavel_sjf
+from fairlead.policies.gavel_water import gavel_hierarchical, gavel_waterfill
 from fairlead.policies.hlas_rounds import hlas_rounds
 from fairlead.policies.hops import hops
 from fairlead.policies.las import las
@@ -146,6 +147,20 @@ _ALL = (
         Level.SHARES,
         gavel_sjf,
         knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "gavel-waterfill",
+        "Max-min against the isolated share, level by level: who is held down stays, the others rise further.",
+        "Gavel (OSDI 2020), max-min with water filling",
+        Level.SHARES,
+        gavel_waterfill,
+    ),
+    Policy(
+        "gavel-hierarchical",
+        "Water filling over tenants by weight, and inside each tenant over its jobs, fair or first in first out.",
+        "Gavel (OSDI 2020), hierarchical",
+        Level.SHARES,
+        gavel_hierarchical,
     ),
     Policy(
         "gavel-ftf",

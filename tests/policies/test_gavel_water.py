@@ -1,0 +1,147 @@
+"""Water filling over jobs and over tenants, worked by hand and against a slow oracle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from building import THREE, Scene, job, profile
+from fairlead.model.arrays import FloatArray
+from fairlead.model.errors import InputError
+from fairlead.numerics.levels import Gangs, fill_water
+from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
+from fairlead.policies.gavel import gavel
+from fairlead.policies.gavel_water import gavel_hierarchical, gavel_waterfill
+
+CLOSE = 1e-4
+
+
+def test_jobs_that_are_not_held_down_share_the_rest_by_weight() -> None:
+    """Six jobs know the V100 only: a sixth each, 1.5 times their isolated share. c and d share four K80s one to two, 3 times
+    theirs; the plain max-min gives c, whose isolated share is smaller, all that is above the level.
+    """
+    jobs = [*(job(f"{i}", model="v") for i in range(6)), job("c", 4, weight=1.0), job("d", 4, weight=2.0)]
+    view = Scene(jobs, "v100:1,k80:4", THREE).view()
+
+    water, plain = gavel_waterfill(view, None)[0].gpus, gavel(view, None)[0].gpus
+
+    assert water[:6] == pytest.approx(np.tile([1 / 6, 0], (6, 1)), abs=CLOSE)
+    assert water[6:] == pytest.approx(np.array([[0, 4 / 3], [0, 8 / 3]]), abs=CLOSE)
+    assert plain[6:, 1] == pytest.approx([8 / 3, 4 / 3], abs=CLOSE)
+
+
+def test_who_has_its_whole_gang_leaves_the_rest_to_others() -> None:
+    """Ten GPUs: one each for a and b, who cannot use more, eight for c."""
+    view = Scene([job("a"), job("b"), job("c", 9)], "v100:10").view()
+
+    assert gavel_waterfill(view, None)[0].gpus.ravel() == pytest.approx([1.0, 1.0, 8.0], abs=CLOSE)
+
+
+def test_tenants_share_by_weight_however_many_jobs_they_have() -> None:
+    """Six GPUs, weights 2 and 1: four for x's two jobs, two for y's four."""
+    jobs = [job(f"x{i}", 6, tenant="x") for i in range(2)] + [job(f"y{i}", 6, tenant="y") for i in range(4)]
+    view = Scene(jobs, "v100:6", tenant_weight={"x": 2.0}).view()
+
+    assert gavel_hierarchical(view, None)[0].gpus.ravel() == pytest.approx([2.0, 2.0, 0.5, 0.5, 0.5, 0.5], abs=CLOSE)
+
+
+def test_what_a_full_job_leaves_goes_to_its_own_tenant_first() -> None:
+    """x's first job has one GPU at most: its other job has the two that are left of x's three."""
+    jobs = [job("x0", 1, tenant="x"), job("x1", 6, tenant="x"), job("y", 6, tenant="y")]
+
+    gpus = gavel_hierarchical(Scene(jobs, "v100:6").view(), None)[0].gpus
+
+    assert gpus.ravel() == pytest.approx([1.0, 2.0, 3.0], abs=CLOSE)
+
+
+def test_first_in_first_out_inside_a_tenant() -> None:
+    """x's first job has two GPUs, all it can use; the second has the third; y's first job has all of y's."""
+    jobs = [
+        job("x0", 2, tenant="x"),
+        job("y0", 6, tenant="y"),
+        job("x1", 6, tenant="x", at=1.0),
+        job("y1", 6, tenant="y", at=1.0),
+    ]
+
+    gpus = gavel_hierarchical(Scene(jobs, "v100:6", now_s=1.0).view(), None, inside="fifo")[0].gpus
+
+    assert gpus.ravel() == pytest.approx([2.0, 3.0, 1.0, 0.0], abs=CLOSE)
+
+
+def test_a_tenant_that_is_done_leaves_its_part_to_others() -> None:
+    jobs = [job("x", 1, tenant="x"), job("y", 6, tenant="y")]
+
+    gpus = gavel_hierarchical(Scene(jobs, "v100:6").view(), None)[0].gpus
+
+    assert gpus.ravel() == pytest.approx([1.0, 5.0], abs=CLOSE)
+
+
+def test_another_order_inside_a_tenant_is_refused() -> None:
+    with pytest.raises(InputError, match="wanted one of fair, fifo"):
+        gavel_hierarchical(Scene([job("a")]).view(), None, inside="luck")
+
+
+def test_tenants_gain_from_types_that_others_do_not_care_about() -> None:
+    """As for jobs: `fast` has the V100, `even` the K80, and both do better than with half of each."""
+    speeds = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1.0}})
+    jobs = [job("a", model="fast", tenant="x"), job("b", model="even", tenant="y")]
+
+    gpus = gavel_hierarchical(Scene(jobs, "v100:1,k80:1", speeds).view(), None)[0].gpus
+
+    assert gpus == pytest.approx(np.eye(2), abs=CLOSE)
+
+
+def lexicographic(rate: FloatArray, capacity: FloatArray, unit: FloatArray) -> FloatArray:
+    """Levels by the slow way: raise all, fix whoever cannot rise alone, again."""
+    types, n = rate.shape
+    fixed = np.full(n, np.nan)
+
+    def best(goal: int | None, least: FloatArray) -> float:
+        """The largest common level of those not fixed, or the largest level of one."""
+        cells = types * n
+        rows, low, high = np.zeros((2 * n + types, cells + 1)), np.zeros(2 * n + types), np.full(2 * n + types, np.inf)
+        for g in range(n):
+            rows[g, g * types : (g + 1) * types] = rate[:, g] / unit[g]
+            rows[g, cells] = -1.0 if (goal is None and np.isnan(fixed[g])) or goal == g else 0.0
+            low[g] = 0.0 if rows[g, cells] else least[g]
+            rows[n + g, g * types : (g + 1) * types] = 1.0
+            low[n + g], high[n + g] = -np.inf, 1.0
+        for t in range(types):
+            rows[2 * n + t, np.arange(n) * types + t] = 1.0
+            low[2 * n + t], high[2 * n + t] = -np.inf, capacity[t]
+        row, column = np.nonzero(rows)
+        cost = np.zeros(cells + 1)
+        cost[cells] = -1.0
+        form = columns_from_entries(row, column, rows[row, column], cells + 1)
+        found = solve(LinearProgram(cost, np.zeros(cells + 1), np.full(cells + 1, np.inf), low, high, *form))
+        assert isinstance(found, Optimal)
+        return -found.objective
+
+    while np.isnan(fixed).any():
+        level = best(None, np.nan_to_num(fixed) * (1 - 1e-9))
+        least = np.where(np.isnan(fixed), level, fixed) * (1 - 1e-9)
+        for g in np.flatnonzero(np.isnan(fixed)):
+            if best(int(g), least) < level * (1 + 1e-6):
+                fixed[g] = level
+    return fixed
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_levels_are_those_of_the_slow_way(data: st.DataObject) -> None:
+    n, types = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
+    rates = st.sampled_from((0.0, 0.25, 0.5, 1.0))
+    rate = np.array([[data.draw(rates) for _ in range(n)] for _ in range(types)])
+    rate[0, rate.max(axis=0) <= 0] = 1.0
+    rate /= rate.max(axis=0)
+    capacity = np.array([float(data.draw(st.integers(1, 3))) for _ in range(types)])
+    unit = np.array([data.draw(st.sampled_from((0.3, 1.0, 2.5))) for _ in range(n)])
+    gangs = Gangs(np.ones(n, dtype=np.bool_), rate, np.ones(n), np.ones(n), capacity)
+
+    part = fill_water(gangs, unit, lambda stopped: np.ones(n))
+
+    assert part is not None
+    assert (rate * part).sum(axis=0) / unit == pytest.approx(lexicographic(rate, capacity, unit), rel=1e-4)
+    assert (part.sum(axis=1) <= capacity * (1 + 1e-6)).all()
