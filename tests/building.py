@@ -18,6 +18,7 @@ from fairlead.model.cluster import Cluster, NodeGroup, build_cluster, parse_shor
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Arrived, NodeDown, Started, Stopped
 from fairlead.model.jobs import JobSpec
+from fairlead.model.tasks import Choice, Known, Plan, Rule
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
 from fairlead.policies import REGISTRY
@@ -240,12 +241,15 @@ def hidden_worlds(draw: st.DrawFn) -> World:
 def setups(draw: st.DrawFn, policy: str | Policy, most: int = 10) -> Setup:
     """A world in which every job can run."""
     speeds, cluster = draw(profiles()), draw(clusters())
+    world = draw(hidden_worlds())
+    if (REGISTRY[policy] if isinstance(policy, str) else policy).level is Level.TASKS:
+        world = replace(world, mtbf_s=0.0)  # the simulator of single tasks knows no faults
     made = setup(
         draw(workloads(speeds, most)),
         cluster,
         policy,
         speeds,
-        world=draw(hidden_worlds()),
+        world=world,
         restart_s=draw(st.sampled_from((None, 0.0, 30.0, 400.0))),
         tenant_weight=draw(st.sampled_from(({}, {"ann": 2.0}))),
         round_s=draw(st.sampled_from((60.0, 360.0, 97.3))),
@@ -309,6 +313,12 @@ def _placement(view: View, memory: int | None) -> tuple[Placement, int]:
     return Placement(tuple(spots)), (memory or 0) + 1
 
 
+def _tasks(known: Known, memory: None) -> tuple[Plan, None]:
+    """Last come, first served, on the fastest idle GPU."""
+    last_first = Rule(-np.arange(known.jobs, dtype=np.float64), np.zeros(known.jobs), choice=Choice.FASTEST_IDLE)
+    return Plan((("last come", last_first),)), None
+
+
 def _first_fit(view: View, j: int, free: list[int]) -> Spot:
     for t in np.flatnonzero(view.rate[j]).tolist():
         left, spot = int(view.width[j]), []
@@ -327,6 +337,9 @@ PLUG_INS = (
     Policy("plug-in-grants", "Last come, first served.", "made up", Level.GRANTS, _grants),
     Policy("plug-in-mixed", "First come, first served, types mixed.", "made up", Level.GRANTS, _mixed),
     Policy("plug-in-placement", "First fit.", "made up", Level.PLACEMENT, _placement),
+    Policy("plug-in-tasks", "Last come, first served.", "made up", Level.TASKS, _tasks),
 )
-# Policies for single tasks do not decide rounds: they have an engine of their own.
 EVERY_POLICY = (*REGISTRY.values(), *PLUG_INS)
+# Policies for single tasks do not decide rounds: they have an engine of their own.
+ROUND_POLICIES = tuple(policy for policy in EVERY_POLICY if policy.level is not Level.TASKS)
+TASK_POLICIES = tuple(policy for policy in EVERY_POLICY if policy.level is Level.TASKS)

@@ -28,6 +28,7 @@ class Told:
 
     spec: dict[str, Any]
     holds: dict[str, int] = field(default_factory=dict)  # node -> GPUs
+    mean_gpus: list[float] = field(default_factory=list)  # by type, where GPUs change hands by task
     since_s: float = math.inf
     rate: float = 0.0
     resume_s: float = 0.0
@@ -83,12 +84,18 @@ class _Checker:
         self.used: Counter[str] = Counter()
         self.round_s = header["settings"]["round_s"]
         self.min_run_s = header["settings"]["min_run_s"]
+        self.capacity = Counter[int]()
+        for node, t in self.type_of.items():
+            self.capacity[t] += self.size[node]
+        self.slice_gpu_s = [0.0] * len(self.capacity)  # held in this round of the clock, where tasks are decided
+        self.slice = 0
 
     def read(self, record: dict[str, Any]) -> None:
         kind, time_s = record["event"], record["time_s"]
         need(time_s >= self.now_s, f"time runs backwards from {self.now_s}")
         pending = [job for job, told in self.jobs.items() if told.asked_to]
         need(time_s == self.now_s or not pending, f"time passes while {pending} wait for the engine")
+        self._pass_slices(time_s)
         self.now_s = time_s
         self.records[kind] += 1
         getattr(self, f"_{kind}")(record)
@@ -163,6 +170,44 @@ class _Checker:
             need(rate > 0 and resume_s >= self.now_s, f"{job} starts at rate {rate} from {resume_s}")
             told.rate, told.resume_s, told.at_start = rate, resume_s, told.done
 
+    def _served(self, record: dict[str, Any]) -> None:
+        columns = zip(*(record[name] for name in ("jobs", "samples", "rate", "part", "gpus")), strict=True)
+        for job, samples, rate, part, gpus in columns:
+            told = self._known(job)
+            if told.mean_gpus:
+                self._count(job, told, samples)
+            else:
+                need(samples == 0.0, f"{job} has done {samples} samples before its first task")
+                told.first_start_s, told.starts = self.now_s, 1
+            need(
+                0 <= part <= 1 and rate >= 0 and min(gpus) >= 0, f"{job} is served less than never or more than always"
+            )
+            most = told.spec["gpus"] * (1 + SAME)
+            need(sum(gpus) <= most, f"{job} holds {sum(gpus)} GPUs on average and has {most:.0f} tasks")
+            for t, count in enumerate(gpus):
+                need(not count or self._may_use(told.spec, t), f"{job} runs on type {t}, which it may not use")
+            told.mean_gpus, told.rate, told.resume_s, told.at_start = gpus, rate, self.now_s, samples
+
+    def _pass_slices(self, time_s: float) -> None:
+        """GPUs that change hands by task are averages: over a whole round of the clock they must be there."""
+        served = [told.mean_gpus for told in self.jobs.values() if told.mean_gpus]
+        while served and self.now_s < time_s:
+            until_s = min(time_s, (self.slice + 1) * self.round_s)
+            for gpus in served:
+                for t, count in enumerate(gpus):
+                    self.slice_gpu_s[t] += count * max(until_s - self.now_s, 0.0)
+            self.now_s = max(self.now_s, until_s)
+            if until_s < (self.slice + 1) * self.round_s:
+                return
+            self.slice += 1
+            for t, held in enumerate(self.slice_gpu_s):
+                most = self.capacity[t] * self.round_s * (1 + SAME)
+                need(held <= most, f"{held} GPU-seconds of type {t} were held in a round that has {most}")
+            self.slice_gpu_s = [0.0] * len(self.capacity)
+        now = int(time_s / self.round_s + BOUNDARY)
+        if now != self.slice:
+            self.slice, self.slice_gpu_s = now, [0.0] * len(self.capacity)
+
     def _stopped(self, record: dict[str, Any]) -> None:
         for job, samples in zip(record["jobs"], record["samples"], strict=True):
             told = self.jobs[job]
@@ -174,12 +219,12 @@ class _Checker:
     def _finished(self, record: dict[str, Any]) -> None:
         for job, samples in zip(record["jobs"], record["samples"], strict=True):
             told = self._known(job)
-            need(bool(told.holds) and not told.asked_to, f"{job} finishes while it does not run")
+            need(bool(told.holds or told.mean_gpus) and not told.asked_to, f"{job} finishes while it does not run")
             self._count(job, told, samples)
             if self.asked is not None:
                 need(math.isclose(samples, self.asked[job], rel_tol=SAME), f"{job} asked for {self.asked[job]} samples")
             self.used.subtract(told.holds)
-            told.holds = {}
+            told.holds, told.mean_gpus = {}, []
             told.end_s = self.now_s
 
     def _lost(self, record: dict[str, Any]) -> None:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import EVERY_POLICY, job, setup, setups
+from building import EVERY_POLICY, ROUND_POLICIES, TASK_POLICIES, job, setup, setups
 from fairlead.model.decision import Decision
+from fairlead.model.errors import InputError
 from fairlead.policies import REGISTRY
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
@@ -23,10 +24,13 @@ from fairlead.rounds.loop import Settings
 from fairlead.rounds.replay import replay, same
 from fairlead.rounds.state import State
 from fairlead.sim.truth import World
+from fairlead.studies.journals import replay_journal
 from fairlead.studies.simulate import Setup, simulate
 from fairlead.studies.summary import summarise
 
 every_policy = pytest.mark.parametrize("policy", EVERY_POLICY, ids=attrgetter("name"))
+every_round_policy = pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))
+every_task_policy = pytest.mark.parametrize("policy", TASK_POLICIES, ids=attrgetter("name"))
 
 
 def journal_of(made: Setup) -> bytes:
@@ -63,7 +67,8 @@ def test_the_same_seed_gives_the_same_bytes(policy: Policy, data: st.DataObject)
 @every_policy
 def test_another_seed_gives_another_journal(policy: Policy) -> None:
     jobs = [job(f"j{i}", samples=5000.0) for i in range(4)]
-    world = World(server_factor=(0.5, 1.0), mtbf_s=2000.0, repair_s=100.0, length_error=0.2)
+    faults = 0.0 if policy in TASK_POLICIES else 2000.0
+    world = World(server_factor=(0.5, 1.0), mtbf_s=faults, repair_s=100.0, length_error=0.2)
 
     first, second = (
         journal_of(setup(jobs, "v100:4x1", policy, world=replace(world, seed=seed))).splitlines()[1:] for seed in (1, 2)
@@ -72,7 +77,7 @@ def test_another_seed_gives_another_journal(policy: Policy) -> None:
     assert first != second
 
 
-@every_policy
+@every_round_policy
 @settings(max_examples=15)
 @given(data=st.data())
 def test_replay_decides_as_recorded(policy: Policy, data: st.DataObject) -> None:
@@ -88,7 +93,41 @@ def test_replay_decides_as_recorded(policy: Policy, data: st.DataObject) -> None
         assert same(recorded, again), f"at {recorded.time_s} s: {recorded} became {again}"
 
 
-@every_policy
+@every_task_policy
+@settings(max_examples=15)
+@given(data=st.data())
+def test_replay_runs_single_tasks_as_recorded(policy: Policy, data: st.DataObject) -> None:
+    made = data.draw(setups(policy))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal"
+        simulate(made, path)
+
+        found = replay_journal(path, policy)
+
+    assert bool(found.decisions) == bool(made.trace.jobs)
+    assert (found.same, found.first_different_s) == (found.decisions, None)
+
+
+def test_replay_shows_where_another_policy_for_tasks_differs(tmp_path: Path) -> None:
+    """The short job came last: with its length known it would have gone first."""
+    simulate(setup([job("a", samples=5000.0), job("b", samples=100.0)], "v100:1", "hlas"), tmp_path / "journal")
+
+    found = replay_journal(tmp_path / "journal", REGISTRY["hare-online"])
+
+    assert found.first_different_s == 0.0
+    assert found.same < found.decisions
+
+
+def test_rounds_and_single_tasks_are_not_compared(tmp_path: Path) -> None:
+    simulate(setup([job("a")], "v100:1", "hlas"), tmp_path / "tasks")
+    simulate(setup([job("a")], "v100:1"), tmp_path / "rounds")
+
+    for journal, other in (("tasks", "fifo"), ("rounds", "hlas")):
+        with pytest.raises(InputError, match="cannot be compared"):
+            replay_journal(tmp_path / journal, REGISTRY[other])
+
+
+@every_round_policy
 @settings(max_examples=5)
 @given(data=st.data())
 def test_replay_shows_what_another_policy_would_decide(policy: Policy, data: st.DataObject) -> None:

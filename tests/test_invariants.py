@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import EVERY_POLICY, THREE, Scene, run_checked, setup, setups
+from building import EVERY_POLICY, ROUND_POLICIES, THREE, Scene, run_checked, setup, setups
 from fairlead.model.allocation import Allocation
 from fairlead.model.view import View
 from fairlead.policies.policy import Policy
@@ -21,6 +21,7 @@ from fairlead.studies.simulate import simulate
 from fairlead.studies.summary import summarise
 
 every_policy = pytest.mark.parametrize("policy", EVERY_POLICY, ids=attrgetter("name"))
+every_round_policy = pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))
 
 
 @every_policy
@@ -45,7 +46,7 @@ def test_nothing_comes_of_nothing(policy: Policy, tmp_path: Path) -> None:
     assert set(summary["jct_s"].values()) == {None}
 
 
-@every_policy
+@every_round_policy
 def test_no_jobs_are_allocated_nothing(policy: Policy) -> None:
     decision, _ = decide(Scene([]).view(policy=policy), policy, Memory())
 
@@ -63,7 +64,7 @@ def _every_round(policy: Policy) -> Policy:
     return replace(policy, allocate=allocate)
 
 
-@every_policy
+@every_round_policy
 @settings(max_examples=15)
 @given(data=st.data())
 def test_rounds_that_are_skipped_would_have_changed_nothing(policy: Policy, data: st.DataObject) -> None:

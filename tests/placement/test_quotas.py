@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from building import Scene, job
+from fairlead.model.allocation import Level
 from fairlead.model.errors import InputError
 from fairlead.model.events import TenantSet
 from fairlead.model.jobs import JobSpec
@@ -81,7 +82,7 @@ limits = st.builds(
 )
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("name", [policy.name for policy in REGISTRY.values() if policy.level is not Level.TASKS])
 @given(
     first=st.lists(limits, max_size=2, unique_by=lambda quota: quota.type),
     second=st.lists(limits, max_size=2, unique_by=lambda quota: quota.type),

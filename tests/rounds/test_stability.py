@@ -137,7 +137,7 @@ def test_gpus_that_a_dropped_move_leaves_are_charged() -> None:
 def _not_before_noon(view: View, memory: None) -> tuple[Grants, None]:
     if view.now_s < 43_200.0:
         return Grants(NO_JOBS, NO_JOBS, NO_JOBS, Answer(holds_until_s=43_200.0)), None
-    return REGISTRY["fifo"].allocate(view, memory)  # type: ignore[return-value]
+    return REGISTRY["fifo"].allocate(view, memory)
 
 
 def test_a_policy_may_wait_for_a_time_with_nothing_running(tmp_path: Path) -> None:

@@ -192,11 +192,12 @@ def executor_of(name: str, workers: int, address: str | None) -> Executor:
 
 def refs_of(text: str) -> list[Any]:
     from fairlead.policies import REGISTRY
+    from fairlead.policies.policy import Knows
     from fairlead.studies.plugins import refer
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["all"]:
-        names = list(REGISTRY)
+        names = [policy.name for policy in REGISTRY.values() if Knows.ARRIVALS not in policy.knows]
     if not names:
         raise InputError("--policies names none; wanted such as fifo,gavel,oef-coop, or all")
     return [refer(name) for name in names]

@@ -19,6 +19,7 @@ class Level(StrEnum):
     SHARES = "shares"
     GRANTS = "grants"
     PLACEMENT = "placement"
+    TASKS = "tasks"
 
 
 @dataclass(frozen=True, slots=True)

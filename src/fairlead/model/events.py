@@ -44,6 +44,21 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """GPUs go from job to job with every task: what these jobs hold on average from now until they are told of again.
+
+    For `part` of the time a task of the job runs or its gradients are on their way.
+    """
+
+    time_s: float
+    jobs: IntArray
+    samples: FloatArray
+    rate: FloatArray
+    part: FloatArray
+    gpus: FloatArray  # j,t
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """These jobs gave their GPUs back as asked, with `samples` safely kept."""
 
@@ -144,6 +159,7 @@ Event = (
     Arrived
     | Started
     | Progress
+    | Served
     | Stopped
     | Finished
     | Failed

@@ -28,7 +28,7 @@ class Known:
     arrival_s: FloatArray  # n  ascending
     weight: FloatArray  # n
     scale: IntArray  # n  k: tasks per round
-    task_s: FloatArray  # n,g  T
+    task_s: FloatArray  # n,g  T; inf = cannot run there
     sync_s: FloatArray  # n,g  S
     gpus: IntArray  # g  how many of each type
     switch_s: FloatArray  # n  what a GPU pays when it turns to this job from another one
@@ -59,6 +59,7 @@ class Instance:
 
     known: Known
     rounds: IntArray  # n  R
+    last: FloatArray = field(default_factory=lambda: NO_TABLE)  # n  the last round is this part of a round; empty = 1
 
     def __post_init__(self) -> None:
         _check(self)
@@ -73,6 +74,11 @@ class Instance:
         return np.asarray(self.rounds * self.known.scale)
 
     @property
+    def last_part(self) -> FloatArray:
+        """n  above 0, at most 1."""
+        return self.last if len(self.last) else np.ones(self.jobs)
+
+    @property
     def type_of(self) -> IntArray:
         """m  the type of each GPU."""
         return np.repeat(np.arange(len(self.known.gpus)), self.known.gpus)
@@ -82,8 +88,10 @@ class Instance:
         """The largest max_m / min_m of a job's task or synchronisation times."""
         used = self.known.gpus > 0
         worst = 1.0
+        runs = np.isfinite(self.known.task_s[:, used])
         for times in (self.known.task_s[:, used], self.known.sync_s[:, used]):
-            low, high = times.min(axis=1), times.max(axis=1)
+            low = np.where(runs, times, np.inf).min(axis=1)
+            high = np.where(runs, times, -np.inf).max(axis=1)
             if ((low == 0) & (high > 0)).any():
                 return math.inf
             worst = max(worst, float((high[high > 0] / low[high > 0]).max(initial=1.0)))
@@ -150,6 +158,16 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What a policy for single tasks answers: a rule, or a list of rounds (a job's r-th mention is its r-th round).
+
+    Whoever knows all jobs and their lengths may name several: the one with the smallest sum of w C is kept.
+    """
+
+    candidates: tuple[tuple[str, Rule | IntArray], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """One row per task. A GPU is held from `start_s` to `end_s`: switching first, then T."""
 
@@ -166,10 +184,16 @@ class Schedule:
 
 def completions_s(given: Instance, schedule: Schedule) -> FloatArray:
     """n  C: when the gradients of a job's last round are in."""
-    sync_s = given.known.sync_s[schedule.job, given.type_of[schedule.gpu]]
+    sync_s = given.known.sync_s[schedule.job, given.type_of[schedule.gpu]] * row_parts(given, schedule)
     found = np.full(given.jobs, -np.inf)
     np.maximum.at(found, schedule.job, schedule.end_s + sync_s)
     return found
+
+
+def row_parts(given: Instance, schedule: Schedule) -> FloatArray:
+    """By row: 1, or less in a job's last round."""
+    last = schedule.round == given.rounds[schedule.job] - 1
+    return np.where(last, given.last_part[schedule.job], 1.0)
 
 
 def weighted_completion_s(given: Instance, schedule: Schedule) -> float:
@@ -192,13 +216,16 @@ def _check(given: Instance) -> None:
         ("arrival_s", known.arrival_s, 0.0),
         ("sync_s", known.sync_s, 0.0),
         ("switch_s", known.switch_s, 0.0),
-        ("task_s", known.task_s, np.nextafter(0.0, 1.0)),
+        ("task_s", np.where(np.isposinf(known.task_s), 1.0, known.task_s), np.nextafter(0.0, 1.0)),
+        ("last", given.last, np.nextafter(0.0, 1.0)),
         ("weight", known.weight, np.nextafter(0.0, 1.0)),
         ("rounds", given.rounds, 1),
         ("scale", known.scale, 1),
     ):
         if not (np.isfinite(column).all() and (column >= low).all()):
             raise InputError(f"tasks: {name} holds {column.min(initial=0)}; wanted finite numbers from {low:g} up")
+    if not np.isfinite(known.task_s[:, known.gpus > 0]).any(axis=1).all():
+        raise InputError("tasks: a job can run on no GPU that is there")
     if (np.diff(known.arrival_s) < 0).any():
         raise InputError("tasks: jobs must be in the order of their arrival; build them with `instance`")
     if known.gpus.sum() < 1 or (known.gpus < 0).any():

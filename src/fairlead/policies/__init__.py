@@ -17,6 +17,9 @@ from fairlead.policies.gavel_ftf import gavel_ftf
 from fairlead.policies.gavel_makespan import gavel_makespan
 from fairlead.policies.gavel_sjf import gavel_sjf
 from fairlead.policies.gavel_water import gavel_hierarchical, gavel_waterfill
+from fairlead.policies.hare import plan as hare
+from fairlead.policies.hare import replan as hare_online
+from fairlead.policies.hlas import plan as hlas
 from fairlead.policies.hlas_rounds import hlas_rounds
 from fairlead.policies.hops import hops
 from fairlead.policies.las import las
@@ -185,6 +188,29 @@ _ALL = (
         Level.PLACEMENT,
         hops,
         knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "hare",
+        "Single tasks of training rounds on mixed GPUs; the best of a portfolio of plans, made in advance.",
+        "Hare (HPDC 2022)",
+        Level.TASKS,
+        hare,
+        knows=frozenset({Knows.LENGTHS, Knows.ARRIVALS}),
+    ),
+    Policy(
+        "hare-online",
+        "Single tasks on mixed GPUs; the shortest remaining work first, planned anew after every event.",
+        "Hare (HPDC 2022), without knowledge of arrivals",
+        Level.TASKS,
+        hare_online,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "hlas",
+        "Single tasks on mixed GPUs; least attained service in reference seconds first, in queues.",
+        "Hare (IEEE TCC 2024), heterogeneity-aware least attained service",
+        Level.TASKS,
+        hlas,
     ),
     Policy(
         "hlas-rounds",

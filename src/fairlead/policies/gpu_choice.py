@@ -19,8 +19,9 @@ def comparative(known: Known, strength: float) -> FloatArray:
     """
     if strength == 0.0 or not known.jobs:
         return known.task_s
-    speed = np.log(known.fastest_s[:, None] / known.task_s)
-    mean = np.cumsum(speed, axis=0) / np.arange(1, known.jobs + 1)[:, None]
+    runs = np.isfinite(known.task_s)
+    speed = np.log(known.fastest_s[:, None] / known.task_s, out=np.zeros_like(known.task_s), where=runs)
+    mean = np.cumsum(speed, axis=0) / np.maximum(np.cumsum(runs, axis=0), 1)  # of those that run on the type
     return np.asarray(known.task_s * np.exp(strength * mean))
 
 
@@ -31,20 +32,22 @@ def priced(known: Known, tasks: IntArray, strength: float = 1.0) -> FloatArray:
     a type is dear if it saves much time for those who would use it. The dearest type has u = 1.
     """
     N, G = known.task_s.shape
+    runs = np.isfinite(known.task_s).ravel()
+    T = np.where(runs, known.task_s.ravel(), 0.0)
     z = np.arange(N * G)
     of, kind = np.divmod(z, G)
     start, index, value = columns_from_entries(
         row=np.concatenate([of, N + kind, N + np.arange(G)]),
         column=np.concatenate([z, z, np.full(G, N * G)]),
-        value=np.concatenate([np.ones(N * G), known.task_s.ravel(), -known.gpus.astype(np.float64)]),
+        value=np.concatenate([np.ones(N * G), T, -known.gpus.astype(np.float64)]),
         columns=N * G + 1,
     )
     cost = np.zeros(N * G + 1)
     cost[-1] = 1.0
     row_low = np.concatenate([tasks.astype(np.float64), np.full(G, -np.inf)])
     row_high = np.concatenate([tasks.astype(np.float64), np.zeros(G)])
-    nothing, infinite = np.zeros(N * G + 1), np.full(N * G + 1, np.inf)
-    found = solve(LinearProgram(cost, nothing, infinite, row_low, row_high, start, index, value))
+    nothing, most = np.zeros(N * G + 1), np.append(np.where(runs, np.inf, 0.0), np.inf)
+    found = solve(LinearProgram(cost, nothing, most, row_low, row_high, start, index, value))
     if not isinstance(found, Optimal):
         return known.task_s
     price = np.abs(found.row_dual[N:])

@@ -12,13 +12,27 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.tasks import Instance, Rule
+from fairlead.model.tasks import Instance, Plan, Rule
 from fairlead.numerics.task_bounds import Midpoints, pooled
 from fairlead.policies.gpu_choice import comparative, priced
 
 SIGMA = 1.3
 STRENGTHS = (0.25, 0.5, 0.75)  # of comparative advantage
+MOST_JOBS = 300  # whose mid-points are computed
 ADVANTAGE = 0.5  # the one that is used where only one is run; chosen on seeds that no report uses
+
+
+def plan(given: Instance, memory: None, *, most_jobs: int = MOST_JOBS) -> tuple[Plan, None]:
+    """Offline: all jobs, their lengths and arrivals are known. The whole portfolio, or beyond `most_jobs` its rules by
+    remaining work alone: the programs behind the others grow faster than the workload.
+    """
+    few = given.jobs <= most_jobs
+    return Plan(tuple(candidates(given) if few else by_remaining_work(given))), None
+
+
+def replan(given: Instance, memory: None, *, sigma: float = SIGMA, advantage: float = ADVANTAGE) -> tuple[Plan, None]:
+    """Online: lengths are known, arrivals are not. After every event the shortest remaining work goes first."""
+    return Plan((("srpt", weighted_srpt(given, sigma=sigma, advantage=advantage)),)), None
 
 
 def faithful(given: Instance, midpoints: Midpoints) -> IntArray:
@@ -61,13 +75,18 @@ def candidates(given: Instance, midpoints: Midpoints | None = None) -> Iterator[
     yield "pooled", by_midpoints(given, middle.by_round)
     yield "fluid list", _listed(np.repeat(np.arange(given.jobs), given.rounds), fluid)
     yield "fluid", by_midpoints(given, fluid)
+    yield from by_remaining_work(given)
+    for strength in STRENGTHS:
+        prices = priced(given.known, given.tasks, strength)
+        yield f"srpt, prices {strength:g}", replace(weighted_srpt(given), cost_s=prices)
+        yield f"pooled, prices {strength:g}", replace(by_midpoints(given, middle.by_round), cost_s=prices)
+
+
+def by_remaining_work(given: Instance) -> Iterator[tuple[str, Rule]]:
     yield "srpt", weighted_srpt(given)
     yield "srpt, never dearer by waiting", weighted_srpt(given, sigma=1.0)
     for strength in STRENGTHS:
         yield f"srpt, advantage {strength:g}", weighted_srpt(given, advantage=strength)
-        prices = priced(given.known, given.tasks, strength)
-        yield f"srpt, prices {strength:g}", replace(weighted_srpt(given), cost_s=prices)
-        yield f"pooled, prices {strength:g}", replace(by_midpoints(given, middle.by_round), cost_s=prices)
 
 
 def fluid_midpoints(given: Instance) -> FloatArray:

@@ -8,11 +8,12 @@ A rule is made from `Known`, which has no lengths, and job n's part of it from j
 from __future__ import annotations
 
 import math
+from bisect import insort
 
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
-from fairlead.model.tasks import Known, Rule
+from fairlead.model.tasks import Known, Plan, Rule
 from fairlead.policies.gpu_choice import comparative
 
 SIGMA = 1.3
@@ -20,6 +21,30 @@ FIRST_QUEUE_TASKS = 4.0
 GROWTH = 4.0
 QUEUES = 7
 ADVANTAGE = 0.5  # strength of comparative advantage in the choice of the GPU; chosen on seeds that no report uses
+
+
+def plan(
+    known: Known,
+    memory: None,
+    *,
+    first_tasks: float = FIRST_QUEUE_TASKS,
+    growth: float = GROWTH,
+    queues: int = QUEUES,
+    promote: float = 0.0,
+    sigma: float = SIGMA,
+    advantage: float = ADVANTAGE,
+) -> tuple[Plan, None]:
+    """`hlas` as a policy; with `promote` = 0 nothing is promoted."""
+    rule = hlas(
+        known,
+        first_tasks=first_tasks,
+        growth=growth,
+        queues=queues,
+        promote=promote or math.inf,
+        sigma=sigma,
+        advantage=advantage,
+    )
+    return Plan((("least attained service", rule),)), None
 
 
 def hlas(
@@ -55,4 +80,9 @@ def hlas(
 
 
 def _median_so_far(values: FloatArray) -> FloatArray:
-    return np.array([np.median(values[: n + 1]) for n in range(len(values))])
+    seen: list[float] = []
+    found = []
+    for value in values.tolist():
+        insort(seen, value)
+        found.append((seen[(len(seen) - 1) // 2] + seen[len(seen) // 2]) / 2)
+    return np.array(found)

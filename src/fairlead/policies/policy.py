@@ -9,17 +9,19 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from fairlead.model.allocation import Allocation, Level
+from fairlead.model.allocation import Level
 from fairlead.model.errors import InputError
 
-# allocate(view, memory) -> (allocation, memory); memory is None at first.
-Allocate = Callable[..., tuple[Allocation, Any]]
+# allocate(view, memory) -> (allocation, memory); memory is None at first. At level tasks it is asked once, for all jobs:
+# allocate(jobs, None) -> (plan, None), where jobs are an `Instance`, or without knowledge of lengths a `Known`.
+Allocate = Callable[..., tuple[Any, Any]]
 
 
 class Knows(StrEnum):
     """What the view shows a policy beyond the present."""
 
     LENGTHS = "lengths"  # samples asked for and done
+    ARRIVALS = "arrivals"  # jobs that have not come yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.model.allocation import NOWHERE, Level, Placement, Shares, Spot
+from fairlead.model.allocation import NOWHERE, Allocation, Level, Placement, Shares, Spot
 from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
 from fairlead.model.decision import Cause, Decision
-from fairlead.model.errors import BrokenInvariantError
+from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.view import View
 from fairlead.placement.moves import RESTARTS_WORTH, drop_idle_moves, fill_gaps, joined, settle, settle_spots
 from fairlead.placement.pack import pack
@@ -50,6 +50,9 @@ def decide(
     pinned, pins_until_s = _pinned(view, cause, rules.min_run_s)
     # Grants can be settled beside those who stay; a placement has to know of them.
     seen = replace(view, pinned=pinned) if policy.level is Level.PLACEMENT else view
+    if policy.level is Level.TASKS:
+        raise InputError(f"policy {policy.name} decides single tasks and not rounds; only the simulator runs it")
+    allocation: Allocation
     allocation, remembered = policy.allocate(seen, memory.policy)
     owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
     if isinstance(allocation, Placement):

@@ -53,6 +53,10 @@ class Settings:
     when: When = When.ROUNDS
     min_run_s: float = 0.0
     scatter: bool = False
+    # Where single tasks are decided: about how long one takes on the fastest type, and which part of that a GPU needs to
+    # turn from one job to another, unless a cost of moves is given.
+    task_s: float = 60.0
+    task_switch: float = 0.03
 
     @property
     def rules(self) -> Rules:

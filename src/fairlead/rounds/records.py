@@ -24,6 +24,7 @@ _EVENTS: dict[str, type[ev.Event]] = {
     "arrived": ev.Arrived,
     "started": ev.Started,
     "progress": ev.Progress,
+    "served": ev.Served,
     "stopped": ev.Stopped,
     "finished": ev.Finished,
     "failed": ev.Failed,
@@ -38,7 +39,7 @@ _EVENTS: dict[str, type[ev.Event]] = {
     "node_up": ev.NodeUp,
 }
 _NAMES = {kind: name for name, kind in _EVENTS.items()}
-_FLOATS = ("rate", "samples", "resume_s")
+_FLOATS = ("rate", "samples", "resume_s", "part", "gpus")
 
 
 def to_line(record: dict[str, Any]) -> str:

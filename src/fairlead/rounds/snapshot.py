@@ -37,6 +37,7 @@ _NUMBERS = (
     "crowd_s",
     "_busy_gpus",
     "_up_gpus",
+    "_unserved",
 )
 _ARRAYS = ("node_up", "node_free", "capacity", "active_jobs", "best_rate")
 _FACTS = "facts.json"
@@ -54,6 +55,7 @@ def dump(state: State) -> bytes:
         "tenant_weight": state.tenant_weight,
         "given_weight": state._given_weight,
         "quotas": {u: [asdict(quota) for quota in quotas] for u, quotas in state._given_quotas.items()},
+        "served": {j: row.tolist() for j, row in state.served.items()},
         "learnt": None if state._learner is None else state._learner.learnt(),
     }
     columns = {name: getattr(state, name)[: state.jobs] for name in COLUMNS}
@@ -103,6 +105,7 @@ def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, es
     state._active_jobs = arrays["active_jobs"]
     for name, value in facts["numbers"].items():
         setattr(state, name, float("inf") if value is None else value)
+    state.served = {int(j): np.array(row) for j, row in facts["served"].items()}
     state.relabel()
     if state._learner is not None and facts["learnt"] is not None:
         state._learner.learn_again(facts["learnt"])

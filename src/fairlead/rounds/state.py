@@ -51,6 +51,9 @@ COLUMNS: dict[str, tuple[type, float]] = {
     "held_gpus": (np.int64, 0),
     "held_nodes": (np.int64, 0),
     "since_s": (np.float64, math.inf),
+    # Where GPUs change hands with every task: what is held on average since `at_s`, and for which part of the time.
+    "mean_gpus": (np.float64, 0),
+    "part": (np.float64, 0),
     "first_start_s": (np.float64, math.nan),
     "end_s": (np.float64, math.nan),
     "leases": (np.int64, 0),  # how often it was given GPUs
@@ -88,6 +91,8 @@ class State:
     held_gpus: IntArray
     held_nodes: IntArray
     since_s: FloatArray
+    mean_gpus: FloatArray
+    part: FloatArray
     first_start_s: FloatArray
     end_s: FloatArray
     leases: IntArray
@@ -144,8 +149,10 @@ class State:
         self.waiting_time_s = 0.0  # time in which at least one job waits
         self.idle_while_waiting_gpu_s = 0.0
         self.crowd_s = 0.0  # active jobs x time
-        self._busy_gpus = 0
+        self._busy_gpus = 0.0
         self.running = 0  # jobs that hold GPUs
+        self.served: dict[int, FloatArray] = {}  # job -> t  what it holds on average, where GPUs change hands by task
+        self._unserved = 0.0  # part of the time in which the job that waits most of those waits
         self._up_gpus = cluster.total_gpus
 
     @property
@@ -211,9 +218,10 @@ class State:
             self.busy_gpu_s += elapsed * self._busy_gpus
             self.up_gpu_s += elapsed * self._up_gpus
             self.crowd_s += elapsed * self.active
-            if self.active > self.running:
-                self.waiting_time_s += elapsed
-                self.idle_while_waiting_gpu_s += elapsed * max(self._up_gpus - self._busy_gpus, 0)
+            if self.active > self.running or self._unserved:
+                waits_s = elapsed if self.active > self.running else elapsed * self._unserved
+                self.waiting_time_s += waits_s
+                self.idle_while_waiting_gpu_s += waits_s * max(self._up_gpus - self._busy_gpus, 0.0)
         self.now_s = time_s
 
     def _arrived(self, event: ev.Arrived) -> None:
@@ -275,6 +283,39 @@ class State:
         self._report(event.jobs, event.samples, event.rate, event.time_s)
         self._learn(event.jobs, event.rate)
 
+    def _leave_served(self, jobs: IntArray, time_s: float) -> None:
+        if not self.served:
+            return
+        served = [j for j in jobs.tolist() if self.served.pop(j, None) is not None]
+        if served:
+            self._settle_served(np.array(served), time_s)
+            self.running -= len(served)
+            if not self.served:
+                self._busy_gpus, self._unserved = 0.0, 0.0  # float sums do not come back to nothing by themselves
+
+    def _serve(self, event: ev.Served) -> None:
+        fresh = event.jobs[self.phase[event.jobs] == Phase.WAITING]
+        if fresh.size:
+            self._step(fresh, Step.START)
+            self._step(fresh, Step.STARTED)
+            self.first_start_s[fresh] = event.time_s
+            self.running += len(fresh)
+        self._settle_served(event.jobs, event.time_s)
+        self._report(event.jobs, event.samples, event.rate, event.time_s)
+        self.part[event.jobs] = event.part
+        self.mean_gpus[event.jobs] = event.gpus.sum(axis=1)
+        self._busy_gpus += float(event.gpus.sum())
+        self.served.update(zip(event.jobs.tolist(), event.gpus, strict=True))
+        self._unserved = float((1.0 - self.part[list(self.served)]).max(initial=0.0))
+
+    def _settle_served(self, jobs: IntArray, time_s: float) -> None:
+        """Count what these jobs held on average since they were last told of."""
+        elapsed_s = time_s - self.at_s[jobs]
+        self.attained_gpu_s[jobs] += self.mean_gpus[jobs] * elapsed_s
+        self.run_s[jobs] += self.part[jobs] * elapsed_s
+        self._busy_gpus -= float(self.mean_gpus[jobs].sum())
+        self.mean_gpus[jobs] = self.part[jobs] = 0.0
+
     def _stopped(self, event: ev.Stopped) -> None:
         self._step(event.jobs, Step.STOPPED)
         self._report(event.jobs, event.samples, 0.0, event.time_s)
@@ -290,6 +331,7 @@ class State:
 
     def _finished(self, event: ev.Finished) -> None:
         self._step(event.jobs, Step.FINISHED)
+        self._leave_served(event.jobs, event.time_s)
         self._report(event.jobs, event.samples, 0.0, event.time_s)
         self._end(event.jobs, event.time_s)
 
@@ -464,6 +506,7 @@ _FOLD: dict[type, Callable[[State, Any], None]] = {
     ev.Arrived: State._arrived,
     ev.Started: State._started,
     ev.Progress: State._progress,
+    ev.Served: State._serve,
     ev.Stopped: State._stopped,
     ev.Finished: State._finished,
     ev.Failed: State._failed,

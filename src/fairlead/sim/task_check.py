@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.model.tasks import Instance, Schedule
+from fairlead.model.arrays import FloatArray
+from fairlead.model.tasks import Instance, Schedule, row_parts
 
 SLACK_S = 1e-6  # float sums along a chain of a million tasks stay far below
 
 
-def violations(given: Instance, schedule: Schedule) -> list[str]:
-    """What is wrong, one sentence per kind of mistake; empty if the schedule can be carried out."""
+def violations(given: Instance, schedule: Schedule, pace: FloatArray | None = None) -> list[str]:
+    """What is wrong, one sentence per kind of mistake; empty if the schedule can be carried out.
+
+    `pace` (m) tells how many times as long a task takes on a GPU as on others of its type.
+    """
     known, found = given.known, []
     wanted = np.repeat(np.arange(given.jobs), given.tasks)
     if not np.array_equal(np.sort(schedule.job), wanted):
@@ -25,10 +29,14 @@ def violations(given: Instance, schedule: Schedule) -> list[str]:
         return ["a round does not have each of its k tasks once"]
     if (schedule.start_s < known.arrival_s[schedule.job] - SLACK_S).any():
         found.append("a task starts before its job arrives")
-    return found + _gpu_violations(given, schedule) + _barrier_violations(given, schedule)
+    return (
+        found
+        + _gpu_violations(given, schedule, np.ones(gpus) if pace is None else pace)
+        + _barrier_violations(given, schedule)
+    )
 
 
-def _gpu_violations(given: Instance, schedule: Schedule) -> list[str]:
+def _gpu_violations(given: Instance, schedule: Schedule, pace: FloatArray) -> list[str]:
     known, found = given.known, []
     rows = np.lexsort((schedule.end_s, schedule.start_s, schedule.gpu))
     gpu, job = schedule.gpu[rows], schedule.job[rows]
@@ -37,7 +45,8 @@ def _gpu_violations(given: Instance, schedule: Schedule) -> list[str]:
     if (start_s[1:] < end_s[:-1] - SLACK_S)[follows[1:]].any():
         found.append("two tasks overlap on a GPU")
     turned = follows & np.concatenate([[False], job[1:] != job[:-1]])[: len(rows)]
-    least_s = known.task_s[job, given.type_of[gpu]] + np.where(turned, known.switch_s[job], 0.0)
+    work_s = known.task_s[job, given.type_of[gpu]] * row_parts(given, schedule)[rows] * pace[gpu]
+    least_s = work_s + np.where(turned, known.switch_s[job], 0.0)
     if (end_s - start_s < least_s - SLACK_S).any():
         found.append("a task is shorter than its switch and its computation")
     return found
@@ -48,7 +57,8 @@ def _barrier_violations(given: Instance, schedule: Schedule) -> list[str]:
     first = np.cumsum(given.rounds) - given.rounds  # n  where its rounds begin in a list of all rounds
     place = first[schedule.job] + schedule.round
     in_s = np.full(int(given.rounds.sum()), -np.inf)
-    np.maximum.at(in_s, place, schedule.end_s + known.sync_s[schedule.job, given.type_of[schedule.gpu]])
+    sync_s = known.sync_s[schedule.job, given.type_of[schedule.gpu]] * row_parts(given, schedule)
+    np.maximum.at(in_s, place, schedule.end_s + sync_s)
     later = schedule.round > 0
     early = schedule.start_s[later] < in_s[place[later] - 1] - SLACK_S
     return ["a round starts before all gradients of the one before are in"] if early.any() else []

@@ -95,6 +95,8 @@ def run_events(
     sigma,
     cost_s,
     blind_rank,
+    last,
+    pace,
 ):
     """Arrivals, ends of tasks and barriers in the order of time; after all events of an instant one pass of dispatch."""
     N, G = task_s.shape
@@ -159,7 +161,8 @@ def run_events(
                     idle_size[g] += 1
                     idle_total += 1
                     running[n] -= 1
-                    barrier_s[n] = max(barrier_s[n], now + sync_s[n, g])
+                    part = last[n] if round_[n] == rounds[n] - 1 else 1.0
+                    barrier_s[n] = max(barrier_s[n], now + sync_s[n, g] * part)
                     if running[n] == 0:
                         since_s[n] = now
                         if unstarted[n] == 0:
@@ -220,6 +223,8 @@ def run_events(
                 gpu = -1
                 if choice == LONGEST_IDLE:
                     for g in range(G):
+                        if task_s[n, g] == np.inf:
+                            continue
                         for i in range(first_gpu[g], first_gpu[g] + idle_size[g]):
                             other = idle[i]
                             if (
@@ -228,12 +233,16 @@ def run_events(
                                 or (free_s[other] == free_s[gpu] and blind_rank[other] < blind_rank[gpu])
                             ):
                                 gpu = other
+                    if gpu < 0:
+                        break
                     best = type_of[gpu]
                 else:
                     best, best_s = -1, np.inf
                     for i in range(G):
                         g = prefer[n, i]
                         if gpus[g] == 0:
+                            continue
+                        if task_s[n, g] == np.inf:
                             continue
                         if left[g] > 0:
                             if now + cost_s[n, g] < best_s:
@@ -247,6 +256,8 @@ def run_events(
                             virtual_s[top : first_gpu[g + 1]] = np.sort(free_s[top : first_gpu[g + 1]])
                         if virtual_s[top] + sigma * cost_s[n, g] < best_s:
                             best, best_s = g, virtual_s[top] + sigma * cost_s[n, g]
+                    if best < 0:
+                        break
                     top = first_gpu[best]
                     if left[best] == 0:  # it waits; its place is reserved for this pass
                         virtual_s[top] += task_s[n, best]
@@ -270,7 +281,8 @@ def run_events(
                 idle_total -= 1
                 left[best] -= 1
                 left_total -= 1
-                end = now + task_s[n, best]
+                part = last[n] if round_[n] == rounds[n] - 1 else 1.0
+                end = now + task_s[n, best] * part * pace[gpu]
                 if last_job[gpu] != n:
                     if last_job[gpu] >= 0:
                         end += switch_s[n]
@@ -315,7 +327,45 @@ def run_events(
 
 
 @njit(cache=True)
-def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first, blind_rank):
+def spread(job, type_of_row, start_s, end_s, in_s, samples, first_segment, first_slice, segments, types, slice_s):
+    """What falls into each slice of time of each job: GPU-seconds by type, seconds in which it is served, samples then
+    and before.
+
+    Rows are in the order of starts. A job is served while one of its tasks runs (start to end) or its gradients are on
+    their way (up to `in_s`).
+    """
+    gpu_s, served_s, done = np.zeros((segments, types)), np.zeros(segments), np.zeros(segments)
+    until_s = np.full(len(first_segment), -np.inf)
+    for row in range(len(job)):
+        n, g = job[row], type_of_row[row]
+        shift = first_segment[n] - first_slice[n]
+        rate = samples[row] / (end_s[row] - start_s[row])
+        at_s = start_s[row]
+        i = int(np.floor(at_s / slice_s))
+        while at_s < end_s[row]:
+            edge_s = max(at_s, min(end_s[row], (i + 1) * slice_s))
+            gpu_s[shift + i, g] += edge_s - at_s
+            done[shift + i] += rate * (edge_s - at_s)
+            at_s = edge_s
+            i += 1
+        at_s = max(start_s[row], until_s[n])
+        i = int(np.floor(at_s / slice_s))
+        while at_s < in_s[row]:
+            edge_s = max(at_s, min(in_s[row], (i + 1) * slice_s))
+            served_s[shift + i] += edge_s - at_s
+            at_s = edge_s
+            i += 1
+        until_s[n] = max(until_s[n], in_s[row])
+    before = np.zeros(segments)
+    for n in range(len(first_segment)):
+        end = first_segment[n + 1] if n + 1 < len(first_segment) else segments
+        for i in range(first_segment[n] + 1, end):
+            before[i] = before[i - 1] + done[i - 1]
+    return gpu_s, served_s, done, before
+
+
+@njit(cache=True)
+def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first, blind_rank, rounds, last, pace):
     """Rounds in the order of the list, tasks one by one: on the GPU that is free first, or where it ends first."""
     N, G = task_s.shape
     M = gpus.sum()
@@ -340,6 +390,7 @@ def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first
     rows = 0
     for n in job:
         ready_s, next_s = barrier_s[n], 0.0
+        part = last[n] if round_[n] == rounds[n] - 1 else 1.0
         for task in range(scale[n]):
             best, best_s = -1, np.inf
             for h in range(heaps):
@@ -347,7 +398,7 @@ def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first
                     continue
                 end_s = heap_s[edges[h]]
                 if finish_first:
-                    end_s = max(ready_s, end_s) + task_s[n, h]
+                    end_s = max(ready_s, end_s) + task_s[n, h] * part
                 # Where it ends at the same time, the GPU that is free first: on equal GPUs both ways are the same.
                 if end_s < best_s or (end_s == best_s and heap_s[edges[h]] < heap_s[edges[best]]):
                     best, best_s = h, end_s
@@ -355,13 +406,13 @@ def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first
             gpu = name[heap_id[low]]
             g = type_of[gpu]
             start = max(ready_s, heap_s[low])
-            end = start + task_s[n, g]
+            end = start + task_s[n, g] * part * pace[gpu]
             if last_job[gpu] >= 0 and last_job[gpu] != n:
                 end += switch_s[n]
             last_job[gpu] = n
             heap_s[low] = end
             _sift_down(heap_s[low:high], heap_id[low:high], high - low, 0)
-            next_s = max(next_s, end + sync_s[n, g])
+            next_s = max(next_s, end + sync_s[n, g] * part)
             out_job[rows], out_round[rows], out_task[rows] = n, round_[n], task
             out_gpu[rows], out_start[rows], out_end[rows] = gpu, start, end
             rows += 1

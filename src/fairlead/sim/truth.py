@@ -42,9 +42,9 @@ class Truth:
         self.jobs = jobs
         self.cluster = cluster
         self.world = world
-        self._rates = rates
+        self.rates = rates
         self._node_type: list[int] = cluster.node_type.tolist()
-        self._factor = _factors(world, len(cluster.nodes))  # n
+        self.factor = _factors(world, len(cluster.nodes))  # n
         self.total = [_samples(spec, rates) for spec in jobs]  # j  samples
         self.restart_s = [rates.restart_s(spec.model) for spec in jobs]  # j
 
@@ -55,12 +55,12 @@ class Truth:
         model = self.jobs[j].model
         if len(spot) == 1:
             node, gpus = spot[0]
-            return self._rates.at(model, self._node_type[node], gpus, 1) * self._factor[node]
+            return self.rates.at(model, self._node_type[node], gpus, 1) * self.factor[node]
         gpus = sum(count for _, count in spot)
-        at = [self._rates.at(model, self._node_type[node], gpus, len(spot)) for node, _ in spot]
+        at = [self.rates.at(model, self._node_type[node], gpus, len(spot)) for node, _ in spot]
         if len({self._node_type[node] for node, _ in spot}) == 1:
-            return at[0] * min(self._factor[node] for node, _ in spot)
-        return mixed_rate([(rate * self._factor[node], count) for rate, (node, count) in zip(at, spot, strict=True)])
+            return at[0] * min(self.factor[node] for node, _ in spot)
+        return mixed_rate([(rate * self.factor[node], count) for rate, (node, count) in zip(at, spot, strict=True)])
 
     def declared(self) -> list[JobSpec]:
         """The jobs as their owners describe them, with the error in their lengths."""

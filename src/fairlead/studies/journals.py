@@ -5,25 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fairlead.model.allocation import Level
 from fairlead.model.arrays import FloatArray
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
-from fairlead.model.events import Arrived, TenantSet
+from fairlead.model.events import Arrived, Event, Finished, Served, TenantSet
 from fairlead.numerics.fairness import normalise
 from fairlead.policies import find_policy
 from fairlead.policies.policy import Policy
+from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalReader
 from fairlead.rounds.loop import Settings, When
 from fairlead.rounds.records import Record
 from fairlead.rounds.replay import replay, same
 from fairlead.rounds.state import State
+from fairlead.sim.task_engine import run_tasks
+from fairlead.sim.truth import Truth, World
+
+ALWAYS = 0.99  # of a round
+SAME = 1e-6  # of what is held
 
 
 def open_state(header: Header) -> State:
@@ -68,6 +76,15 @@ def replay_journal(path: Path, policy: Policy | None = None) -> Replayed:
     header = reader.header()
     chosen = policy or find_policy(header.policy).with_parameters(header.parameters)
     settings = Settings(**{**header.settings, "when": When(header.settings["when"])})
+    tasks = header.more.get("level") == Level.TASKS
+    if tasks != (chosen.level is Level.TASKS):
+        raise InputError(
+            f"the journal's policy decides {'single tasks' if tasks else 'rounds'} and {chosen.name} does not; "
+            "its decisions cannot be compared",
+            path=str(path),
+        )
+    if tasks:
+        return _replay_tasks(reader, chosen, settings)
     decisions = equal = 0
     first: float | None = None
     with _believable(path):
@@ -78,6 +95,54 @@ def replay_journal(path: Path, policy: Policy | None = None) -> Replayed:
             elif first is None:
                 first = recorded.time_s
     return Replayed(decisions, equal, first)
+
+
+def _replay_tasks(reader: JournalReader, policy: Policy, settings: Settings) -> Replayed:
+    """Run all tasks again; what jobs are told to hold in each round of the clock is compared one by one."""
+    header, records = reader.header(), list(reader.records())
+    state = open_state(header)
+    specs = [record.spec for record in records if isinstance(record, Arrived)]
+    for record in records:
+        if isinstance(record, Finished):  # the true length shows in the end
+            for j, samples in zip(record.jobs.tolist(), record.samples.tolist(), strict=True):
+                steps = samples / state.estimator.samples_per_step(specs[j].model, specs[j].gpus)
+                specs[j] = replace(specs[j], steps=steps)
+    world = header.more["world"]
+    truth = Truth(
+        specs,
+        header.cluster,
+        TableEstimator(header.profile, header.cluster, restart_s=header.restart_s),
+        World(**{**world, "server_factor": tuple(world["server_factor"])}),
+    )
+    told = _Served()
+    run_tasks(truth, state.estimator, policy, settings, state, told, switch_s=header.restart_s)
+    recorded = [record for record in records if isinstance(record, Served)]
+    pairs = zip_longest(recorded, told.events[: len(recorded)])
+    different = [one.time_s for one, other in pairs if not _same_service(one, other)]
+    return Replayed(len(recorded), len(recorded) - len(different), different[0] if different else None)
+
+
+class _Served:
+    """Keeps what is told of single tasks."""
+
+    def __init__(self) -> None:
+        self.events: list[Served] = []
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, Served):
+            self.events.append(event)
+
+    def decision(self, decision: Decision) -> None:
+        raise BrokenInvariantError(f"a round was decided at {decision.time_s} s where there are none")
+
+
+def _same_service(one: Served, other: Served | None) -> bool:
+    return (
+        other is not None
+        and math.isclose(one.time_s, other.time_s, rel_tol=SAME)
+        and np.array_equal(one.jobs, other.jobs)
+        and np.allclose(one.gpus, other.gpus, rtol=SAME, atol=SAME)
+    )
 
 
 @dataclass(slots=True)
@@ -97,7 +162,8 @@ def audit_journal(path: Path) -> dict[str, Any]:
     A tenant u is looked at while one of its jobs waits although a decision has seen it: only then could u use more. In
     that time, per unit of weight, what u held is compared with what every other active tenant v held, and with its
     private slice of the cluster, w_u / sum(w). GPUs are valued by the jobs that hold them, in units of the slowest type
-    that they can use; GPUs of others by the mean speedups of u's active jobs.
+    that they can use; GPUs of others by the mean speedups of u's active jobs. Where single tasks are decided, a job waits
+    that is not served at least `ALWAYS` of a round.
     """
     reader = JournalReader(path)
     with _believable(path):
@@ -115,7 +181,7 @@ def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> di
         if record.time_s > state.now_s and state.active:
             _add(ledger, state, decided_s, record.time_s - state.now_s)
         state.fold(record)
-        if isinstance(record, Decision):
+        if isinstance(record, Decision | Served):
             decided_s = record.time_s
     return _verdict(ledger, names, list(header.cluster.types))
 
@@ -136,7 +202,8 @@ def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> Non
     tenant = state.tenant[active]  # j
     W = normalise(state.best_rate[active] / state.width[active, None])  # j,t
     running = state.held_gpus[active] > 0
-    wants = np.unique(tenant[~running & (state.arrival_s[active] <= decided_s)])
+    served = running | (state.part[active] >= ALWAYS)
+    wants = np.unique(tenant[~served & (state.arrival_s[active] <= decided_s)])
     here = np.unique(tenant)
     held, own = np.zeros(ledger.held.shape), np.zeros(len(ledger.own))  # u,t  u
     for place in np.flatnonzero(running).tolist():
@@ -144,6 +211,10 @@ def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> Non
             t = state.cluster.node_type[node]
             held[tenant[place], t] += count
             own[tenant[place]] += count * W[place, t]
+    for place, j in enumerate(active.tolist() if state.served else ()):
+        if j in state.served:
+            held[tenant[place]] += state.served[j]
+            own[tenant[place]] += state.served[j] @ W[place]
     ledger.held += seconds * held
     if not wants.size:
         return

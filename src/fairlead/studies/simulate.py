@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from fairlead import __version__
+from fairlead.model.allocation import Level
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import ImpossibleError, InputError
@@ -23,6 +24,7 @@ from fairlead.rounds.journal import Header, JournalWriter, NoJournal
 from fairlead.rounds.loop import Journal, Run, Settings, run
 from fairlead.rounds.state import State
 from fairlead.sim.engine import SimEngine
+from fairlead.sim.task_engine import run_tasks
 from fairlead.sim.truth import Truth, World
 from fairlead.traces.formats import Trace
 
@@ -63,6 +65,7 @@ class Setup:
             tenant_weight=dict(self.tenant_weight),
             more={
                 "version": __version__,
+                "level": self.policy.level,
                 **({} if self.sensing is Sensing.TABLE else {"sensing": self.sensing}),
                 "world": asdict(self.world),
                 "trace": {"name": self.trace.name, "format": self.trace.format, "sha256": self.trace.sha256},
@@ -89,12 +92,17 @@ def simulate(
     `watch` is told what the journal is told.
     """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
-    state = State(setup.cluster, setup.estimator(), setup.tenant_weight)
-    engine = SimEngine(setup.truth())
+    estimator = setup.estimator()
+    state = State(setup.cluster, estimator, setup.tenant_weight)
     with _open_new(journal) as file:
         writer: Journal = NoJournal() if file is None else JournalWriter(file, setup.header())
         told = writer if watch is None else _Both(writer, watch)
-        done = run(engine, state, setup.policy, setup.settings, told, tick)
+        if setup.policy.level is Level.TASKS:
+            done = run_tasks(
+                setup.truth(), estimator, setup.policy, setup.settings, state, told, tick, switch_s=setup.restart_s
+            )
+        else:
+            done = run(SimEngine(setup.truth()), state, setup.policy, setup.settings, told, tick)
     return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s)
 
 

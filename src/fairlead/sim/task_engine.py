@@ -1,0 +1,183 @@
+"""Runs of policies that decide single tasks: the same journal, events and state as runs in rounds.
+
+A GPU may change hands every few seconds, so the journal does not name each task. At every round boundary it tells what each
+job holds on average until the next one, and what it gets done; arrivals, first starts and ends stand at their exact times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import BrokenInvariantError, InputError
+from fairlead.model.events import Arrived, Event, Finished, Served
+from fairlead.model.jobs import JobSpec
+from fairlead.model.tasks import Instance, Plan, Rule, Schedule, completions_s, row_parts
+from fairlead.policies.policy import Knows, Policy
+from fairlead.rates.estimator import Estimator
+from fairlead.rounds.loop import Journal, Run, Settings, boundaries
+from fairlead.rounds.state import State
+from fairlead.sim.task_jobs import TaskJobs, as_tasks
+from fairlead.sim.tasks import best_of
+from fairlead.sim.truth import Truth
+
+_FINISHED, _ARRIVED, _SERVED = range(3)  # of one instant, in this order
+
+
+def run_tasks(
+    truth: Truth,
+    believed: Estimator,
+    policy: Policy,
+    settings: Settings,
+    state: State,
+    journal: Journal,
+    tick: Callable[[State], None] | None = None,
+    switch_s: float | None = None,
+) -> Run:
+    """Until all jobs are done."""
+    if truth.world.mtbf_s:
+        raise InputError(
+            f"policy {policy.name} decides single tasks, and that simulator knows no failing nodes; leave out --mtbf"
+        )
+    result = Run()
+    if not truth.jobs:
+        return result
+    started_s = time.process_time()
+    jobs = as_tasks(truth, believed, task_s=settings.task_s, switch=settings.task_switch, switch_s=switch_s)
+    schedule = dispatch(jobs, policy)
+    result.decision_cpu_s.append(time.process_time() - started_s)
+    for event in tell(jobs, schedule, truth.declared(), truth.total, settings.round_s):
+        if state.active:
+            result.rounds += boundaries(state.now_s, event.time_s, settings.round_s)
+        journal.event(event)
+        state.fold(event)
+        if tick is not None and isinstance(event, Served):
+            tick(state)
+    return result
+
+
+def dispatch(jobs: TaskJobs, policy: Policy) -> Schedule:
+    """Ask the policy, which sees what it declares to know, and let its answer run in the true world."""
+    seen = jobs.seen
+    plan, _ = policy.allocate(seen if Knows.LENGTHS in policy.knows else seen.known, None)
+    if not isinstance(plan, Plan):
+        raise BrokenInvariantError(f"policy {policy.name} is of level tasks and answered no plan")
+    candidates = [(name, _with_costs(candidate, seen)) for name, candidate in plan.candidates]
+    if len(candidates) > 1:
+        if not {Knows.LENGTHS, Knows.ARRIVALS} <= policy.knows:
+            raise BrokenInvariantError(f"policy {policy.name} tries several plans and does not know all jobs")
+        best, _ = best_of(seen, candidates)
+        candidates = [(name, candidate) for name, candidate in candidates if name == best]
+    fitted = [(name, _fitted(candidate, seen.rounds, jobs.true.rounds)) for name, candidate in candidates]
+    return best_of(jobs.true, fitted, jobs.pace)[1]
+
+
+def tell(
+    jobs: TaskJobs, schedule: Schedule, specs: list[JobSpec], total: list[float], round_s: float
+) -> Iterator[Event]:
+    """Events in the order of time."""
+    segments = _segments(jobs, schedule, round_s)
+    N = len(specs)
+    times_s = np.concatenate((segments.end_s, jobs.true.known.arrival_s, segments.start_s))
+    kind = np.repeat((_FINISHED, _ARRIVED, _SERVED), (N, N, len(segments.start_s)))
+    which = np.concatenate((np.arange(N), np.arange(N), np.arange(len(segments.start_s))))
+    order = np.lexsort((which, kind, times_s))
+    new = np.flatnonzero((np.diff(times_s[order]) > 0) | (np.diff(kind[order]) != 0)) + 1
+    samples = np.array(total)
+    for rows in np.split(order, new):
+        now_s, these = float(times_s[rows[0]]), which[rows]
+        if kind[rows[0]] == _FINISHED:
+            yield Finished(now_s, these, samples[these])
+        elif kind[rows[0]] == _ARRIVED:
+            for n in these.tolist():
+                yield Arrived(now_s, specs[n])
+        else:
+            yield segments.told(now_s, these)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Segments:
+    """One row for every job and round of the clock in which it is served."""
+
+    job: IntArray
+    start_s: FloatArray
+    samples: FloatArray  # done before
+    rate: FloatArray
+    part: FloatArray
+    gpus: FloatArray  # rows,t
+    end_s: FloatArray  # n  when jobs end
+
+    def told(self, now_s: float, rows: IntArray) -> Served:
+        return Served(now_s, self.job[rows], self.samples[rows], self.rate[rows], self.part[rows], self.gpus[rows])
+
+
+def _segments(jobs: TaskJobs, schedule: Schedule, round_s: float) -> _Segments:
+    from fairlead.sim import task_kernel  # numba: half a second that only this simulator pays
+
+    given = jobs.true
+    order = np.argsort(schedule.start_s, kind="stable")
+    n, type_of_row, start_s = schedule.job[order], given.type_of[schedule.gpu[order]], schedule.start_s[order]
+    parts = row_parts(given, schedule)[order]
+    first_s = np.full(given.jobs, np.inf)
+    np.minimum.at(first_s, n, start_s)
+    # A job can be too short for the clock to tell its end from its start.
+    end_s = np.maximum(completions_s(given, schedule), np.nextafter(first_s, np.inf))
+    first, last = np.floor(first_s / round_s).astype(np.int64), np.floor(end_s / round_s).astype(np.int64)
+    count = last - first + 1
+    begin = np.cumsum(count) - count
+    job = np.repeat(np.arange(given.jobs), count)
+    slice_ = np.arange(len(job)) - begin[job] + first[job]
+    from_s, until_s = np.maximum(first_s[job], slice_ * round_s), np.minimum(end_s[job], (slice_ + 1) * round_s)
+    gpu_s, served_s, done, before = task_kernel.spread(
+        n,
+        type_of_row,
+        start_s,
+        np.maximum(schedule.end_s[order], np.nextafter(start_s, np.inf)),
+        schedule.end_s[order] + given.known.sync_s[n, type_of_row] * parts,
+        jobs.samples[n] * parts,
+        begin,
+        first,
+        len(job),
+        len(given.known.gpus),
+        round_s,
+    )
+    real = np.flatnonzero(until_s > from_s)  # a job that ends at a boundary has nothing after it
+    long_s = (until_s - from_s)[real]
+    return _Segments(
+        job=job[real],
+        start_s=from_s[real],
+        samples=before[real],
+        rate=done[real] / long_s,
+        part=np.minimum(served_s[real] / long_s, 1.0),
+        gpus=gpu_s[real] / long_s[:, None],
+        end_s=end_s,
+    )
+
+
+def _with_costs(candidate: Rule | IntArray, seen: Instance) -> Rule | IntArray:
+    """A rule without costs of its own goes by the task times that can be known."""
+    if isinstance(candidate, Rule) and candidate.cost_s is None:
+        return replace(candidate, cost_s=seen.known.task_s)
+    return candidate
+
+
+def _fitted(candidate: Rule | IntArray, planned: IntArray, true: IntArray) -> Rule | IntArray:
+    """A plan for so many rounds (n) of each job, for as many as there are: those that nobody foresaw go last."""
+    if np.array_equal(planned, true):
+        return candidate
+    begin = np.cumsum(planned) - planned
+    if isinstance(candidate, Rule):
+        if not len(candidate.by_round):
+            return candidate
+        job = np.repeat(np.arange(len(true)), true)
+        place = np.arange(len(job)) - np.repeat(np.cumsum(true) - true, true)
+        return replace(candidate, by_round=candidate.by_round[begin[job] + np.minimum(place, planned[job] - 1)])
+    by_job = np.argsort(candidate, kind="stable")
+    mention = np.empty(len(candidate), dtype=np.int64)
+    mention[by_job] = np.arange(len(candidate)) - np.repeat(begin, planned)
+    more = np.repeat(np.arange(len(true)), np.maximum(true - planned, 0))
+    return np.concatenate((candidate[mention < true[candidate]], more))

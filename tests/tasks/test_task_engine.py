@@ -1,0 +1,232 @@
+"""Single tasks under the same contract as rounds: the same trace, profile and world, the same events and state."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from building import FACTS, TASK_POLICIES, Scene, job, profile, run_checked, setup, setups, speed
+from fairlead.model.allocation import Level
+from fairlead.model.errors import BrokenInvariantError, InputError
+from fairlead.model.events import Served
+from fairlead.model.tasks import Instance, Known, Plan, Rule
+from fairlead.policies import REGISTRY
+from fairlead.policies.policy import Knows, Policy
+from fairlead.rates.profile import Profile
+from fairlead.rounds.decide import Memory, decide
+from fairlead.rounds.journal import JournalReader
+from fairlead.sim.task_check import violations
+from fairlead.sim.task_engine import dispatch
+from fairlead.sim.task_jobs import TaskJobs, as_tasks
+from fairlead.sim.truth import World
+from fairlead.studies.journals import audit_journal
+from fairlead.studies.simulate import Setup, simulate
+from fairlead.studies.summary import summarise
+
+every_task_policy = pytest.mark.parametrize("policy", TASK_POLICIES, ids=attrgetter("name"))
+# Wide jobs lose, spread ones more; four GPUs of a P100 node are slower than two.
+SCALING = Profile(
+    "made up",
+    tuple(
+        speed("m", gpu, rate * part, gpus=gpus, nodes=nodes, batch=16.0)
+        for gpu, rate in (("v100", 2.0), ("p100", 0.9))
+        for gpus, nodes, part in ((1, 1, 1.0), (2, 1, 0.9), (4, 1, 0.8), (4, 2, 0.6), (8, 2, 0.3))
+    ),
+)
+
+
+def tasks_of(made: Setup, **more: Any) -> TaskJobs:
+    given = {"task_s": 60.0, "switch": 0.03, "switch_s": None, **more}
+    return as_tasks(made.truth(), made.estimator(), **given)
+
+
+@every_task_policy
+@given(width=st.sampled_from((1, 2, 3, 4, 8)), gpu=st.sampled_from(("v100", "p100")), steps=st.floats(0.5, 1e5))
+def test_k_equal_gpus_together_have_exactly_the_rate_of_the_gang(
+    policy: Policy, width: int, gpu: str, steps: float
+) -> None:
+    spec = replace(job("a", width, model="m"), steps=steps)
+
+    by_task, gang = (simulate(setup([spec], f"{gpu}:8", one, SCALING)).state.end_s[0] for one in (policy, "fifo"))
+
+    assert by_task == pytest.approx(gang, rel=1e-9)
+
+
+@every_task_policy
+@given(data=st.data())
+def test_every_schedule_can_be_carried_out(policy: Policy, data: st.DataObject) -> None:
+    made = data.draw(setups(policy))
+    if made.trace.jobs:
+        jobs = tasks_of(made)
+
+        assert violations(jobs.true, dispatch(jobs, policy), jobs.pace) == []
+
+
+def test_a_task_is_about_a_minute_on_the_fastest_type_and_steps_are_grouped_for_that() -> None:
+    made = setup([job("a", 2, 20_000.0, model="fast"), job("b", 1, 3.0, model="fast")], "v100:2,k80:2")
+
+    jobs = tasks_of(made)
+
+    assert jobs.true.known.task_s.tolist() == [[60.0, 240.0], [60.0, 240.0]]
+    assert jobs.true.rounds.tolist() == [42, 1]  # 20,000 samples, 480 a round; 3 samples
+    np.testing.assert_allclose(jobs.true.last, [320 / 480, 3 / 240])
+    assert jobs.true.tasks @ jobs.samples - (1 - jobs.true.last) @ (jobs.samples * [2, 1]) == pytest.approx(20_003.0)
+
+
+def test_a_step_that_is_longer_than_a_minute_is_a_task() -> None:
+    jobs = tasks_of(setup([job("a", model="slow")], "v100:1", speeds=profile({"slow": {"v100": 0.01}})))
+
+    assert jobs.true.known.task_s.tolist() == [[100.0]]
+
+
+@given(st.floats(0.01, 1e6), st.floats(0.01, 1e6))
+def test_what_can_be_known_of_tasks_does_not_depend_on_lengths(one: float, other: float) -> None:
+    known = [
+        tasks_of(setup([job("a", 2, samples, model="fast")], "v100:2,k80:1")).seen.known for samples in (one, other)
+    ]
+
+    assert known[0].task_s.tolist() == known[1].task_s.tolist()
+    assert known[0].switch_s.tolist() == known[1].switch_s.tolist()
+
+
+def test_steps_are_grouped_further_where_there_would_be_too_many_tasks() -> None:
+    made = setup([job(f"j{i}", 1, 60.0 * 1000) for i in range(10)], "v100:2")
+
+    assert int(tasks_of(made).true.tasks.sum()) == 10_000
+    few = tasks_of(made, most=500)
+    assert int(few.true.tasks.sum()) <= 500
+    assert few.task_s >= 1200.0
+
+
+def test_a_job_runs_only_where_it_can(tmp_path: Path) -> None:
+    """`v` has a speed on V100 alone, `heavy` needs the memory of a V100, `even` may use K80 only."""
+    speeds = Profile("made up", (*profile({"v": {"v100": 1.0}}).speeds, *profile(
+        {name: {"v100": 1.0, "k80": 1.0} for name in ("heavy", "even")}).speeds), FACTS)  # fmt: skip
+    jobs = [job("a", 2, 900.0, model="v"), job("b", 2, 900.0, model="heavy"), job("c", 2, 900.0, types=("k80",))]
+    for policy in TASK_POLICIES:
+        simulate(setup(jobs, "k80:4,v100:2", policy, speeds), tmp_path / "journal")
+
+        for event in JournalReader(tmp_path / "journal").records():
+            if isinstance(event, Served):
+                for j, (k80, v100) in zip(event.jobs.tolist(), event.gpus.tolist(), strict=True):
+                    assert (v100 if j == 2 else k80) == 0.0
+
+
+def test_tasks_on_a_slow_server_take_longer() -> None:
+    world = World(server_factor=(0.5, 0.5))
+
+    slow, plain = (
+        simulate(setup([job("a", 2, 9000.0)], "v100:2", "hlas", world=w)).state.end_s[0] for w in (world, None)
+    )
+
+    assert slow == pytest.approx(2 * plain)
+
+
+def test_failing_nodes_are_refused() -> None:
+    with pytest.raises(InputError, match="leave out --mtbf"):
+        simulate(setup([job("a")], "v100:2", "hlas", world=World(mtbf_s=1000.0)))
+
+
+def test_a_round_cannot_be_decided_by_a_policy_for_tasks() -> None:
+    with pytest.raises(InputError, match="only the simulator runs it"):
+        decide(Scene([job("a")]).view(), REGISTRY["hlas"], Memory())
+
+
+def test_a_cost_of_moves_is_paid_at_every_switch() -> None:
+    """Two jobs on one GPU take turns between queues: free switches end sooner."""
+    jobs = [job("a", samples=9000.0), job("b", samples=9000.0)]
+
+    free, dear = (simulate(setup(jobs, "v100:1", "hlas", restart_s=s)).state for s in (0.0, 500.0))
+
+    assert float(free.end_s[:2].max()) == pytest.approx(18_000.0)
+    assert float(dear.end_s[:2].max()) >= 18_500.0
+
+
+@pytest.mark.parametrize("policy", [p for p in TASK_POLICIES if Knows.LENGTHS not in p.knows], ids=attrgetter("name"))
+def test_who_does_not_know_lengths_is_not_shown_them(policy: Policy) -> None:
+    shown: list[object] = []
+
+    def allocate(jobs: object, memory: None) -> tuple[Plan, None]:
+        shown.append(jobs)
+        plan, _ = policy.allocate(jobs, memory)
+        assert isinstance(plan, Plan)
+        return plan, None
+
+    simulate(setup([job("a"), job("b", 2)], "v100:2", replace(policy, allocate=allocate)))
+
+    assert [type(jobs) for jobs in shown] == [Known]
+
+
+@pytest.mark.parametrize("policy", [p for p in TASK_POLICIES if Knows.ARRIVALS not in p.knows], ids=attrgetter("name"))
+@given(data=st.data())
+def test_who_does_not_know_arrivals_decides_the_same_whoever_comes_later(policy: Policy, data: st.DataObject) -> None:
+    made = data.draw(setups(policy))
+    if policy.name == "plug-in-tasks" or not made.trace.jobs:
+        return
+    later_s = made.trace.jobs[-1].arrival_s
+    some = tuple(spec for spec in made.trace.jobs if spec.arrival_s < later_s)
+    world = replace(made.world, length_error=0.0)  # drawn job by job
+    if not some:
+        return
+
+    one, other = (
+        dispatch(tasks_of(replace(made, trace=replace(made.trace, jobs=jobs), world=world)), policy)
+        for jobs in (made.trace.jobs, some)
+    )
+
+    for column in ("job", "round", "task", "gpu", "start_s", "end_s"):
+        np.testing.assert_array_equal(
+            getattr(one, column)[one.start_s < later_s], getattr(other, column)[other.start_s < later_s]
+        )
+
+
+def test_only_who_knows_everything_may_try_several_plans() -> None:
+    def two(jobs: Instance, memory: None) -> tuple[Plan, None]:
+        rule = Rule(np.zeros(jobs.jobs), np.zeros(jobs.jobs))
+        return Plan((("one", rule), ("other", rule))), None
+
+    with pytest.raises(BrokenInvariantError, match="does not know all jobs"):
+        simulate(setup([job("a")], policy=Policy("two", "", "", Level.TASKS, two, frozenset({Knows.LENGTHS}))))
+
+
+def test_gpu_time_is_counted_task_by_task(tmp_path: Path) -> None:
+    """Two jobs with one task each share a GPU: both hold half of it on average, and no time is idle."""
+    jobs = [job("a", 1, 3600.0, tenant="x"), job("b", 1, 3600.0, tenant="y")]
+    result, _ = run_checked(setup(jobs, "v100:1", "hlas", restart_s=0.0), tmp_path / "journal")
+
+    found = summarise(result.state)
+
+    assert found["gpu_utilisation"] == pytest.approx(1.0)
+    assert found["tenants"]["x"]["gpu_hours"] == found["tenants"]["y"]["gpu_hours"] == pytest.approx(1.0)
+    assert found["wait_s"]["mean"] == pytest.approx(found["jct_s"]["mean"] - 3600.0)
+    assert found["idle_gpus_while_waiting"]["mean"] == pytest.approx(0.0, abs=0.05)  # averages over a round
+
+
+def test_an_audit_reads_what_was_held_task_by_task(tmp_path: Path) -> None:
+    """Each tenant has two jobs that want the one GPU, so each gets about half of it."""
+    jobs = [job(f"{tenant}{i}", 1, 36_000.0, tenant=tenant) for i in range(2) for tenant in "xy"]
+    simulate(setup(jobs, "v100:1", "hlas", restart_s=0.0), tmp_path / "journal")
+
+    found = audit_journal(tmp_path / "journal")
+
+    assert found["tenants"]["x"]["gpu_hours"]["v100"] == pytest.approx(20.0)
+    assert found["min_sharing_incentive"] > 0.6
+    assert math.isfinite(found["max_envy"])
+
+
+def test_the_plan_made_in_advance_is_no_worse_than_the_one_that_sees_no_future() -> None:
+    jobs = [job(f"j{i}", 1 + i % 4, 9000.0 * (1 + i % 5), at=300.0 * i, model="fast") for i in range(24)]
+
+    ahead, online = (
+        simulate(setup(jobs, "v100:4,p100:4,k80:4", name)).state.end_s[:24].sum() for name in ("hare", "hare-online")
+    )
+
+    assert ahead <= online * (1 + 1e-9)
