@@ -1,0 +1,89 @@
+"""A runner that only pretends: `sleep SECONDS` takes that long and anything else no time. For rehearsals without GPUs.
+
+What was started and stopped stands in one file of JSON lines, so that it survives a restart of the daemon like processes do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fairlead.engines.leases import Condition, Gpu, Key, Lease, Look, Sight
+from fairlead.engines.requests import Command
+from fairlead.model.handshake import CHECKPOINTED
+
+_SLEEP = re.compile(r"\s*sleep\s+([0-9.]+)\s*\Z")
+
+
+@dataclass(slots=True)
+class _Pretended:
+    lease: Lease
+    ends_s: float
+    asked: bool = False
+
+
+class PretendRunner:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._leases: dict[Key, _Pretended] = {}
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+                if line.endswith("\n"):  # one that was cut off never began
+                    self._read(json.loads(line))
+        self._file = path.open("a", encoding="utf-8")
+
+    def launch(self, lease: Lease) -> None:
+        found = _SLEEP.match(lease.command.run)
+        ends_s = self._clock() + (float(found[1]) if found else 0.0)
+        self._leases[lease.key] = _Pretended(lease, ends_s)
+        self._write({"lease": asdict(lease), "ends_s": ends_s})
+
+    def ask_to_stop(self, lease: Lease) -> None:
+        """It obeys at once."""
+        self._end(lease.key)
+
+    def kill(self, lease: Lease) -> None:
+        self._end(lease.key)
+
+    def look(self, leases: Sequence[Key]) -> Look:
+        now_s = self._clock()
+        return Look({key: self._sight(key, now_s) for key in leases})
+
+    def recall(self, key: Key) -> Lease | None:
+        return self._leases[key].lease if key in self._leases else None
+
+    def revoke(self, key: Key) -> bool:
+        return key not in self._leases
+
+    def _sight(self, key: Key, now_s: float) -> Sight:
+        known = self._leases.get(key)
+        if known is None:
+            return Sight(Condition.NEVER_CLAIMED)
+        if known.asked:
+            return Sight(Condition.ENDED, CHECKPOINTED, asked=True)
+        return Sight(Condition.ENDED, 0) if now_s >= known.ends_s else Sight(Condition.RUNNING)
+
+    def _end(self, key: Key) -> None:
+        known = self._leases[key]
+        if not known.asked and self._clock() < known.ends_s:
+            known.asked = True
+            self._write({"stop": list(key)})
+
+    def _write(self, what: dict[str, Any]) -> None:
+        self._file.write(json.dumps(what) + "\n")
+        self._file.flush()
+
+    def _read(self, said: dict[str, Any]) -> None:
+        if "stop" in said:
+            job, number = said["stop"]
+            self._leases[job, number].asked = True
+            return
+        lease = said["lease"]
+        gpus = tuple(Gpu(**gpu) for gpu in lease["gpus"])
+        whole = Lease(lease["job"], lease["number"], gpus, Command(**lease["command"]), lease["failures"])
+        self._leases[whole.key] = _Pretended(whole, said["ends_s"])

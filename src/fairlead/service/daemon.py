@@ -1,0 +1,201 @@
+"""`fairlead serve`: the API process, which keeps the scheduler process going."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sqlite3
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import uvicorn
+
+from fairlead import __version__
+from fairlead.engines.requests import SetPolicy
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.policies import find_policy
+from fairlead.rates.profile import Profile
+from fairlead.rounds.journal import Header
+from fairlead.service import requests
+from fairlead.service.api_admin import audit
+from fairlead.service.app import build_app
+from fairlead.service.client import Client, save_credentials
+from fairlead.service.context import Service
+from fairlead.service.database import StoreError, open_writer
+from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory
+from fairlead.service.guard import Limits
+from fairlead.service.reads import Reads
+from fairlead.service.scheduler import ENGINES, Plan
+from fairlead.service.supervisor import Patience, Supervisor
+from fairlead.service.tables import REQUESTS
+from fairlead.service.tokens import Role, Token, Tokens, new_token, store_token
+from fairlead.service.writer import Writer
+from fairlead.studies.journals import open_state
+
+DEFAULT_POLICY = "oef-coop"
+ADMIN_LIFETIME_S = 365 * 86400.0
+_START_S = 120.0  # a long log is folded by then
+
+
+@dataclass(frozen=True)
+class Options:
+    cluster: Cluster
+    profile: Profile
+    state: Path
+    host: str = "127.0.0.1"
+    port: int = 7411  # 0: any that is free
+    remote: bool = False  # may listen where other machines can reach it
+    policy: str | None = None  # None: as it was, at first the default
+    plan: Plan = field(default_factory=Plan)
+    restart_s: float | None = None  # overrides every model's restart cost
+    sensing: str = "three-layer"
+    new_token: bool = False  # make another admin token
+    limits: Limits = field(default_factory=Limits)
+    patience: Patience = field(default_factory=Patience)
+
+
+def serve(options: Options) -> None:
+    """Until a signal ends it; running jobs go on. Raises FairleadError where it cannot start or go on."""
+    _check(options)
+    os.umask(0o077)
+    listening = _listen(options)
+    directory = open_directory(options.state)
+    lock = directory.lock("service")
+    header = _header(options)
+    if is_new(directory):
+        make(directory, header)
+    else:
+        check_cluster(directory, header)
+    connection = open_writer(directory.requests, REQUESTS)
+    tokens = Tokens(connection)
+    ends: list[str] = []
+    server: list[uvicorn.Server] = []
+
+    def gave_up(reason: str) -> None:
+        ends.append(reason)
+        for running in server:
+            running.should_exit = True
+
+    supervisor = Supervisor(directory, options.plan, gave_up, options.patience)
+    writer, reads = Writer(connection, supervisor.wake), Reads(directory)
+    try:
+        supervisor.start()
+        if not supervisor.wait_until_ready(_START_S):
+            raise StoreError(
+                ends[0] if ends else f"the scheduler was not ready after {_START_S:g} s; look at its messages"
+            )
+        url = _url(listening)
+        _welcome(options, directory, tokens, writer, url)
+        _set_policy(options, reads, writer)
+        estimator = open_state(header).estimator
+        service = Service(directory, header.cluster, estimator, writer, tokens, reads, options.limits, supervisor.state)
+        config = uvicorn.Config(
+            build_app(service), log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=3
+        )
+        server.append(uvicorn.Server(config))
+        if not ends:
+            server[0].run(sockets=[listening])
+    finally:
+        supervisor.stop()
+        writer.close()
+        reads.close()
+        listening.close()
+        os.close(lock)
+    if ends:
+        raise FairleadError(ends[0])
+
+
+def _check(options: Options) -> None:
+    if options.plan.engine not in ENGINES:
+        raise InputError(f'there is no engine "{options.plan.engine}" (have: {", ".join(ENGINES)})')
+    if options.policy is not None:
+        find_policy(options.policy)
+    local = options.host == "localhost"
+    with suppress(ValueError):
+        local = local or ipaddress.ip_address(options.host).is_loopback
+    if not local and not options.remote:
+        raise InputError(
+            f"--host {options.host} can be reached from other machines; that needs --allow-remote, and a proxy with TLS before it: "
+            "tokens travel in the clear"
+        )
+
+
+def _listen(options: Options) -> socket.socket:
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((options.host, options.port))
+    except OSError as error:
+        listening.close()
+        raise InputError(
+            f"cannot listen on {options.host}:{options.port} ({error.strerror}); choose another with --host and --port"
+        ) from None
+    listening.set_inheritable(False)
+    return listening
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _header(options: Options) -> Header:
+    profile = options.profile.restricted_to(options.profile.models, options.cluster.gpu)
+    policy = find_policy(options.policy or DEFAULT_POLICY)
+    return Header(
+        cluster=options.cluster,
+        profile=profile,
+        restart_s=options.restart_s,
+        policy=policy.name,
+        parameters={},
+        settings=asdict(options.plan.settings),
+        tenant_weight={},
+        more={"version": __version__, "sensing": options.sensing, "unmeasured": True, "engine": options.plan.engine},
+    )
+
+
+def _welcome(options: Options, directory: StateDirectory, tokens: Tokens, writer: Writer, url: str) -> None:
+    """Says where it listens; the first start, or one that finds no way in, also makes an admin token."""
+    print(f"fairlead {__version__} listens on {url}, state in {directory.path}", flush=True)
+    admins = [token for token in tokens.all() if token.role is Role.ADMIN and token.valid_at(time.time())]
+    if options.new_token or not admins:
+        shown, token = new_token("admin", Role.ADMIN, None, time.time(), ADMIN_LIFETIME_S)
+
+        def write(connection: sqlite3.Connection) -> None:
+            store_token(connection, token)
+            audit(connection, "serve", "token.create", token.id, {"name": token.name, "role": token.role})
+
+        writer.write_now(write)
+        tokens.remember(token)
+        path = save_credentials(url, shown)
+        if sys.stdout.isatty():  # a log file is no place for it
+            print(f"admin token, shown once: {shown}", flush=True)
+        print(f"an admin token was saved for this user's commands in {path}", flush=True)
+        return
+    with suppress(FairleadError):
+        saved = Client.from_environment()
+        if saved.token and saved.url != url and _is_ours(tokens, saved.token):
+            save_credentials(url, saved.token)
+
+
+def _is_ours(tokens: Tokens, shown: str) -> Token | None:
+    return tokens.find(shown, time.time())
+
+
+def _set_policy(options: Options, reads: Reads, writer: Writer) -> None:
+    """A policy that the command line names replaces the one of before, as if it had been asked for."""
+    name = options.policy
+    if name is None or name == reads.policy()[0]:
+        return
+
+    def write(connection: sqlite3.Connection) -> None:
+        audit(connection, "serve", "policy.set", name, {})
+        requests.append(connection, "serve", SetPolicy(name))
+
+    writer.write_now(write)

@@ -1,0 +1,138 @@
+"""The scheduler process: the one loop with a live engine, and the one writer of events.db.
+
+It may be killed at any instant: what it had told nobody did not happen, what it had committed is asked of the world again.
+It ends, without touching a job, when the pipe from the API closes.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fairlead.engines.leases import Runner
+from fairlead.engines.live import LiveEngine
+from fairlead.engines.local import LocalRunner, slots_as_devices
+from fairlead.engines.pretend import PretendRunner
+from fairlead.model.cluster import Cluster
+from fairlead.model.decision import Decision
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.events import Event, PolicySet
+from fairlead.rates.estimator import Estimator
+from fairlead.rounds.loop import Settings, When, run
+from fairlead.service import requests
+from fairlead.service.configured import configured
+from fairlead.service.database import open_reader, open_writer
+from fairlead.service.directory import StateDirectory
+from fairlead.service.log import Log, header_of, open_log
+from fairlead.service.tables import EVENTS
+
+REFUSED = 3  # exit code: starting again would not help
+ENGINES = ("local", "pretend")
+_LOCK_S = 30.0  # an earlier scheduler may have to end its decision first
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run; passed from the API process as JSON."""
+
+    engine: str = "local"
+    round_s: float = 60.0
+    min_run_s: float = 60.0
+    user: str | None = None  # whom local jobs run as, where the daemon is root
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.round_s, When.EVENTS, self.min_run_s)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+class Durable:
+    """The engine behind a commit: whatever came before is on disk when the world is asked or told anything."""
+
+    def __init__(self, engine: LiveEngine, log: Log, inbox: requests.StoredInbox) -> None:
+        self._engine, self._log, self._inbox = engine, log, inbox
+
+    def now(self) -> float:
+        return self._engine.now()
+
+    def wait(self, until_s: float) -> list[Event] | None:
+        self._log.commit(self._inbox.taken)
+        self._log.snapshot_if_due()
+        events = self._engine.wait(until_s)
+        if events and any(isinstance(event, PolicySet) for event in events):
+            # The old policy shall not decide once more on the news that it was replaced.
+            for event in events:
+                self._log.event(event)
+                self._log.state.fold(event)
+            self._log.commit(self._inbox.taken)
+            return self._engine.wait(until_s)  # which ends the loop
+        return events
+
+    def apply(self, decision: Decision) -> None:
+        self._engine.apply(decision)
+
+
+def main(path: str, plan_json: str) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the API, whose end is ours
+    try:
+        plan, directory = Plan(**json.loads(plan_json)), StateDirectory(Path(path))
+        lock = directory.lock("scheduler", _LOCK_S)
+        serve(directory, plan)
+        del lock
+    except FairleadError as error:
+        _say({"refused": str(error)})
+        return REFUSED
+    except BrokenPipeError:
+        pass  # the API was gone before we could say that we are here
+    return 0
+
+
+def serve(directory: StateDirectory, plan: Plan) -> None:
+    began_s = time.monotonic()
+    connection = open_writer(directory.events, EVENTS)
+    log = open_log(connection)
+    asked = open_reader(directory.requests)
+    inbox = requests.StoredInbox(asked, log, requests.unanswered(asked, log.taken, log.state), sys.stdin.fileno())
+    header = header_of(connection)
+    engine = LiveEngine(
+        log.state,
+        build_runner(plan, directory, header.cluster, log.state.estimator),
+        inbox,
+        lambda job: requests.command_of(asked, job),
+        time.time,
+        drained=requests.drained(asked, log.taken),
+    )
+    engine.resume()
+    log.commit(log.taken)
+    _say({"ready": True, "start_s": time.monotonic() - began_s, "jobs": log.state.jobs})
+    while not inbox.closed:
+        run(Durable(engine, log, inbox), log.state, configured(*log.policy), plan.settings, log)
+    log.commit(inbox.taken)
+    log.snapshot()
+    connection.close()
+
+
+def build_runner(plan: Plan, directory: StateDirectory, cluster: Cluster, estimator: Estimator) -> Runner:
+    if plan.engine == "pretend":
+        return PretendRunner(directory.path / "pretended.jsonl")
+    if plan.engine != "local":
+        raise InputError(f'there is no engine "{plan.engine}" (have: {", ".join(ENGINES)})')
+    speed = dict(zip(cluster.types, estimator.type_speed().tolist(), strict=True))
+    pace = {type_: value or 1.0 for type_, value in speed.items()}
+    devices = slots_as_devices(cluster.nodes, cluster.node_gpus.tolist())
+    return LocalRunner(directory.path, devices, pace=pace, user=plan.user)
+
+
+def _say(what: dict[str, Any]) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,122 @@
+"""Keeps the scheduler process going: starts it, wakes it, starts it again when it dies, and gives up when that is no use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.service.directory import StateDirectory
+from fairlead.service.scheduler import REFUSED, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often a scheduler that does not live long is started again, and after what pause."""
+
+    deaths: int = 8  # in a row
+    short_life_s: float = 10.0
+    first_pause_s: float = 0.1
+    longest_pause_s: float = 10.0
+
+
+class Supervisor:
+    """`gave_up` is called once, with the reason, when the scheduler cannot be kept alive."""
+
+    def __init__(
+        self, directory: StateDirectory, plan: Plan, gave_up: Callable[[str], None], patience: Patience | None = None
+    ) -> None:
+        self._command = [sys.executable, "-m", "fairlead.service.scheduler", str(directory.path), plan.to_json()]
+        self._gave_up = gave_up
+        self._patience = patience or Patience()
+        self._process: subprocess.Popen[str] | None = None
+        self._ready = threading.Event()
+        self._stopping = threading.Event()
+        self._starts = 0
+        self._started: dict[str, Any] = {}
+        self._thread = threading.Thread(target=self._keep, name="scheduler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wait_until_ready(self, timeout_s: float) -> bool:
+        return self._ready.wait(timeout_s) and not self._stopping.is_set()
+
+    def wake(self) -> None:
+        """Something was committed."""
+        process = self._process
+        if process is not None and process.stdin is not None:
+            # If it is full of reminders, or dead: its successor looks without being asked.
+            with suppress(OSError, ValueError):
+                os.write(process.stdin.fileno(), b".")
+
+    def state(self) -> dict[str, Any]:
+        ready = self._ready.is_set() and not self._stopping.is_set()
+        return {"ready": ready, "restarts": max(self._starts - 1, 0), **self._started}
+
+    def stop(self) -> None:
+        """Jobs go on running."""
+        self._stopping.set()
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+        self._thread.join(timeout=30)
+
+    def _keep(self) -> None:
+        deaths, pause_s = 0, self._patience.first_pause_s
+        while not self._stopping.is_set():
+            began_s = time.monotonic()
+            refusal = self._live()
+            if self._stopping.is_set():
+                return
+            lived_s = time.monotonic() - began_s
+            deaths, pause_s = (
+                (deaths + 1, pause_s * 2)
+                if lived_s < self._patience.short_life_s
+                else (1, self._patience.first_pause_s)
+            )
+            if refusal is not None or deaths >= self._patience.deaths:
+                self._stopping.set()
+                self._ready.set()  # nobody shall wait any longer
+                self._gave_up(refusal or f"the scheduler died {deaths} times in a row; its last words are above")
+                return
+            self._stopping.wait(min(pause_s, self._patience.longest_pause_s))
+
+    def _live(self) -> str | None:
+        """From birth to death; the reason where it said that starting again would not help."""
+        process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=scrubbed(dict(os.environ))
+        )
+        assert process.stdin is not None, "we asked for a pipe"
+        assert process.stdout is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        self._process, self._starts = process, self._starts + 1
+        if self._stopping.is_set():
+            process.stdin.close()
+        refusal: str | None = None
+        for line in process.stdout:
+            said = json.loads(line)
+            refusal = said.get("refused", refusal)
+            if said.pop("ready", False):
+                self._started = said
+                self._ready.set()
+        code = process.wait()
+        if not self._stopping.is_set():
+            self._ready.clear()
+            with suppress(OSError):
+                process.stdin.close()
+        process.stdout.close()
+        return refusal if code == REFUSED else None
+
+
+def scrubbed(environment: dict[str, str]) -> dict[str, str]:
+    """Without what is meant for the API alone."""
+    return {key: value for key, value in environment.items() if key not in ("FAIRLEAD_TOKEN",)}
