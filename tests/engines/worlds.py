@@ -93,16 +93,18 @@ class World:
     # ---- the loop's part -----------------------------------------------------------------------------------------
 
     def start(self, id_: str, node: int = FAST, gpus: int = 1) -> None:
+        self.wait(0.0)
         self.decide((), {id_: node}, gpus)
 
     def stop(self, id_: str) -> None:
+        self.wait(0.0)
         self.decide((id_,), {})
 
     def move(self, id_: str, node: int) -> None:
+        self.wait(0.0)
         self.decide((id_,), {id_: node})
 
     def decide(self, stop: tuple[str, ...], start: Mapping[str, int], gpus: int = 1, *, apply: bool = True) -> None:
-        self.wait(0.0)
         positions = self.state.position
         decision = Decision(
             self.state.now_s,

@@ -124,10 +124,10 @@ class LiveEngine:
         self._tell.heard()
         self._advance()
         for j in decision.stop.tolist():
-            if self._starts.pop(j, None) is not None:
+            pending = self._starts.pop(j, None)
+            if pending is not None and self._fleet.current(j) is None:
                 self._say_stopped(j, self._tell.done(j))  # it was never launched
-            else:
-                self._ask(j)
+            self._ask(j)
         for j, spot in zip(decision.start.tolist(), decision.spots, strict=True):
             if j not in self._wishes:
                 wait_s = 2.0 ** (self._refusals[j] - 1) if j in self._refusals else 0.0
@@ -220,6 +220,9 @@ class LiveEngine:
         for live in self._fleet.on(node):
             live.astray = True
             self._fleet.kill(live, self._now_s)
+            if not live.dropped:  # the loop has given its GPUs to others and waits for its end
+                live.dropped = True
+                self._say_gone(live, kept(self._state, live, self._fleet.sight(live.lease), self._now_s))
             self._grant_wish(live.job)
 
     def _bring_up(self, node: str) -> None:
@@ -338,13 +341,17 @@ class LiveEngine:
             tried = f" after {failures + 1} attempts" if failures else ""
             self._tell.say(ev.Failed(self._now_s, _one(j), f"exit code {sight.code}{tried}"))
         else:
-            safe = kept(self._state, live, sight, self._now_s)
-            if j in self._wishes:
-                self._tell.keep(j, safe)  # the wish is granted by what follows
-            elif asked and self._tell.phase(j) in (Phase.STOPPING, Phase.MOVING):
-                self._say_stopped(j, safe)
-            else:
-                self._say_lost(j, safe)
+            self._say_gone(live, kept(self._state, live, sight, self._now_s))
+
+    def _say_gone(self, live: Live, safe: float) -> None:
+        """Neither done nor failed. What was asked for has happened; all else is a loss."""
+        j = live.job
+        if j in self._wishes:
+            self._tell.keep(j, safe)  # the wish is granted by what follows
+        elif live.asked_s is not None and self._tell.phase(j) in (Phase.STOPPING, Phase.MOVING):
+            self._say_stopped(j, safe)
+        else:
+            self._say_lost(j, safe)
 
     def _say_stopped(self, j: int, safe: float) -> None:
         self._tell.say(ev.Stopped(self._now_s, _one(j), _value(safe)))
@@ -371,18 +378,26 @@ class LiveEngine:
         number = int(self._state.leases[j])
         lease = self._fleet.last_launched(self._state.specs[j].id, number)
         if phase is Phase.MOVING and lease is not None and lease.number == number:
-            self._say_stopped(j, self._tell.done(j))  # the log had no time to learn of it
+            self._say_stopped(j, self._kept_before(j, number))  # the log had no time to learn of it
             phase = Phase.STARTING
-        held = number - 1 if phase is Phase.MOVING else number  # the lease that the phase speaks of
         if phase is Phase.MOVING or (phase is Phase.STARTING and (lease is None or lease.number < number)):
             self._starts[j] = _Start(number, self._state.spots[j], self._now_s)
-        mine = lease is not None and lease.number == held and phase in HAS_GPUS
+        stops = phase in (Phase.STOPPING, Phase.MOVING)
+        # A job that stops may have been given GPUs since, once or more often: it is the last lease that counts.
+        mine = lease is not None and (stops or (phase in HAS_GPUS and lease.number == number))
         if lease is not None:
             self._adopt(j, phase, lease, mine)
-        if not mine and phase in (Phase.STOPPING, Phase.MOVING):
+        if not mine and stops:
             self._say_stopped(j, self._tell.done(j))  # it was never launched
         elif not mine and phase is Phase.RUNNING:
             self._say_lost(j, self._tell.done(j))
+
+    def _kept_before(self, j: int, number: int) -> float:
+        lease = self._fleet.last_launched(self._state.specs[j].id, number - 1)
+        if lease is None:
+            return self._tell.done(j)
+        old = Live(lease, j, self._now_s, self._tell.done(j))
+        return kept(self._state, old, self._fleet.sight(lease), self._now_s)
 
     def _adopt(self, j: int, phase: Phase, lease: Lease, mine: bool) -> None:
         sight = self._fleet.sight(lease)
@@ -393,8 +408,10 @@ class LiveEngine:
             told = phase is not Phase.STARTING
             live = Live(lease, j, self._now_s, self._tell.done(j), told=told, dropped=not mine)
             self._fleet.add(live)
-            if not mine or phase in (Phase.STOPPING, Phase.MOVING):
+            if sight.condition is Condition.RUNNING and (not mine or phase in (Phase.STOPPING, Phase.MOVING)):
                 self._fleet.ask(live, self._now_s)
+            elif phase in (Phase.STOPPING, Phase.MOVING):
+                live.asked_s = self._now_s  # nobody is there to be asked
 
 
 def _one(j: int) -> IntArray:
