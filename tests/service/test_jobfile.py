@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,3 +107,9 @@ def test_the_schema_describes_every_field() -> None:
 
     assert set(schema["properties"]) == set(JobFile.model_fields)
     assert schema["required"] == ["name", "run"]
+
+
+def test_the_published_schema_is_the_one_that_is_used() -> None:
+    published = Path(__file__).parents[2] / "docs" / "job.schema.json"
+
+    assert json.loads(published.read_text(encoding="utf-8")) == job_schema()

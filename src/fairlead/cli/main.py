@@ -7,7 +7,22 @@ import sys
 
 import typer
 
-from fairlead.cli import cluster, compare, demo, fairness, policies, rates, replay, reproduce, simulate, trace, version
+from fairlead.cli import (
+    cluster,
+    compare,
+    demo,
+    doctor,
+    fairness,
+    jobs,
+    operate,
+    policies,
+    rates,
+    replay,
+    reproduce,
+    simulate,
+    trace,
+    version,
+)
 from fairlead.model.errors import FairleadError
 
 # Our matrices are small. A pool of threads for them would spin through 0.05 s of CPU time whenever numpy is imported.
@@ -32,6 +47,13 @@ app.add_typer(trace.app, name="trace")
 app.add_typer(rates.app, name="rates")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(cluster.app, name="cluster")
+
+for verb in (jobs.submit, jobs.queue, jobs.status, jobs.cancel, jobs.hold, jobs.release, jobs.logs, jobs.wait):
+    app.command(verb.__name__, rich_help_panel="Live: jobs")(verb)
+for verb in (operate.share, operate.top, doctor.doctor):
+    app.command(verb.__name__, rich_help_panel="Live: the cluster")(verb)
+for name in ("nodes", "tenants", "policy", "token"):
+    app.add_typer(getattr(operate, name), name=name, rich_help_panel="Live: the cluster")
 
 
 def main() -> None:

@@ -119,7 +119,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> http.client.HTTPResponse:
         asked = {key: value for key, value in query.items() if value is not None}
-        target = f"/v1{path}" + (f"?{urlencode(asked)}" if asked else "")
+        target = f"/v1{path}" + (f"?{urlencode(asked, doseq=True)}" if asked else "")
         sent = {"Accept": "application/json", **(headers or {})}
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"

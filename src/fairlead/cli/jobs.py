@@ -1,0 +1,197 @@
+"""Verbs of those who train: submit, queue, status, cancel, hold, release, logs, wait."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairlead.cli.output import Format, Output, print_json, print_table
+from fairlead.model.errors import InputError
+from fairlead.model.units import format_duration
+from fairlead.service.client import Client, in_path
+
+ENDED = ("finished", "failed", "cancelled")
+JobId = Annotated[str, typer.Argument(help="The job's id, as `submit` printed it.", metavar="JOB")]
+JobIds = Annotated[list[str], typer.Argument(help="Ids of jobs.", metavar="JOB...")]
+
+
+def submit(
+    file: Annotated[str, typer.Argument(help="Job file, YAML or JSON; - reads it from stdin.", metavar="FILE")],
+    tenant: Annotated[str | None, typer.Option(help="On whose behalf, where the file does not say.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Submitting again with the same key gives the same job, not another.")
+    ] = None,
+    output: Output = Format.table,
+) -> None:
+    """Submit a job. Once its id is printed the job is safe, whatever happens to the service."""
+    from fairlead.service.jobfile import read_job
+
+    job = read_job(_read(file), file, str(Path.cwd() if file == "-" else Path(file).resolve().parent))
+    body = job.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    if tenant is not None:
+        body.setdefault("tenant", tenant)
+    made = Client.from_environment().post("/jobs", body, {"Idempotency-Key": key} if key else None)
+    if output is Format.json:
+        print_json(made)
+    else:
+        print(made["id"])
+
+
+def queue(
+    tenant: Annotated[str | None, typer.Option(help="Jobs of one tenant only.")] = None,
+    phase: Annotated[list[str] | None, typer.Option(help="Jobs in this phase only: waiting, running, ...")] = None,
+    ended: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
+    after: Annotated[int, typer.Option(min=0, help="Go on after this number, which the last page gave.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 100,
+    output: Output = Format.table,
+) -> None:
+    """Who waits and who runs."""
+    wanted = phase or (None if ended else ["active"])
+    found = Client.from_environment().get("/jobs", tenant=tenant, phase=wanted, after=after, limit=limit)
+    if output is Format.json:
+        print_json(found)
+        return
+    print_table("Jobs", JOB_COLUMNS, [job_row(job) for job in found["jobs"]], left=5)
+    if found["next"] is not None:
+        print(f"... and more: --after {found['next']}")
+
+
+JOB_COLUMNS = ["job", "name", "tenant", "phase", "where, or why not", "GPUs", "progress", "age", "GPU-hours"]
+
+
+def job_row(job: dict[str, Any]) -> list[str]:
+    """For `JOB_COLUMNS`."""
+    nodes = job["held"]["nodes"] if job["held"] else {}
+    where = ", ".join(node if count == 1 else f"{node} x{count}" for node, count in nodes.items())
+    age_s = (job["end_s"] or time.time()) - job["submitted_s"]
+    return [
+        job["id"],
+        job["name"],
+        job["tenant"],
+        job["phase"],
+        where or job["reason"] or "-",
+        str(job["held"]["gpus"] if job["held"] else job["gpus"]),
+        _progress(job["progress"]),
+        format_duration(max(age_s, 0.0)),
+        f"{job['gpu_hours']:.2f}",
+    ]
+
+
+def status(
+    job: Annotated[str | None, typer.Argument(help="A job's id; without one: the cluster.", metavar="[JOB]")] = None,
+    output: Output = Format.table,
+) -> None:
+    """All that is known of a job, or the cluster at a glance."""
+    client = Client.from_environment()
+    found = client.get("/status" if job is None else f"/jobs/{in_path(job)}")
+    if output is Format.json:
+        print_json(found)
+        return
+    rows = [[name, _shown(name, value)] for name, value in found.items() if value not in (None, {}, [])]
+    print_table("Cluster" if job is None else f"Job {job}", ["", ""], rows, left=2)
+
+
+def cancel(jobs: JobIds, output: Output = Format.table) -> None:
+    """Give jobs up. Those that run are asked to stop, then made to."""
+    _each("cancel", jobs, output)
+
+
+def hold(jobs: JobIds, output: Output = Format.table) -> None:
+    """Take jobs out of the queue; those that run write a checkpoint and stop."""
+    _each("hold", jobs, output)
+
+
+def release(jobs: JobIds, output: Output = Format.table) -> None:
+    """Put held jobs back into the queue."""
+    _each("release", jobs, output)
+
+
+def logs(
+    job: JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+) -> None:
+    """What the job has printed, over all its runs."""
+    for line in Client.from_environment().lines(f"/jobs/{in_path(job)}/logs", follow="true" if follow else None):
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
+def wait(
+    job: JobId,
+    timeout: Annotated[str | None, typer.Option(help="Give up after so long, such as 10m (exit code 1).")] = None,
+    output: Output = Format.table,
+) -> None:
+    """Wait until a job has ended, and end with its exit code."""
+    from fairlead.model.units import parse_duration
+
+    client = Client.from_environment()
+    until_s = time.monotonic() + (parse_duration(timeout) if timeout else float("inf"))
+    pause_s = 0.1
+    while (found := client.get(f"/jobs/{in_path(job)}"))["phase"] not in ENDED:
+        if time.monotonic() >= until_s:
+            print(f"fairlead: job {job} is still {found['phase']} after {timeout}", file=sys.stderr)
+            raise typer.Exit(1)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 2.0)
+    if output is Format.json:
+        print_json(found)
+    else:
+        print(found["phase"])
+    raise typer.Exit(_exit_code(found))
+
+
+def _exit_code(job: dict[str, Any]) -> int:
+    """The job's own; one that was never able to give one counts as failed."""
+    code = job.get("exit_code")
+    if code is None:
+        return 0 if job["phase"] == "finished" else 1
+    return int(code) if 0 <= code < 256 else 128 - int(code) if code < 0 else 1
+
+
+def when(time_s: float | None) -> str:
+    """Seconds since 1970 as a local date."""
+    return "-" if time_s is None else datetime.fromtimestamp(time_s).astimezone().isoformat(" ", "seconds")
+
+
+def _each(verb: str, jobs: list[str], output: Format) -> None:
+    client = Client.from_environment()
+    answers = [client.post(f"/jobs/{in_path(job)}/{verb}") for job in jobs]
+    if output is Format.json:
+        print_json(answers)
+    else:
+        for job in jobs:
+            print(f"{job}: {verb} is on its way")
+
+
+def _read(file: str) -> str:
+    from fairlead.traces.files import read_text
+
+    if file != "-":
+        return read_text(file)
+    text = sys.stdin.read()
+    if not text.strip():
+        raise InputError("stdin is empty; wanted a job file")
+    return text
+
+
+def _progress(progress: dict[str, Any] | None) -> str:
+    if progress is None or not progress["samples"]:
+        return "-"
+    if progress["fraction"] is not None:
+        return f"{100 * min(progress['fraction'], 1.0):.0f} %"
+    return f"{progress['samples']:,.0f} samples"
+
+
+def _shown(name: str, value: Any) -> str:
+    if name.endswith("_s") and isinstance(value, float) and value > 1e9:  # since 1970
+        return when(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_shown(key, item)}" for key, item in value.items() if item is not None)
+    if isinstance(value, list):
+        return ", ".join(_shown("", item) for item in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,70 @@
+"""The live verbs without a service: what they say, and the code they end with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairlead.cli.operate import parse_quota
+from fairlead.model.errors import InputError
+
+NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
+
+
+def fairlead(*words: str, home: Path, text: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    command = [sys.executable, "-m", "fairlead.cli.main", *words]
+    env = {**kept, "HOME": str(home), "FAIRLEAD_URL": NOWHERE, **environment}
+    return subprocess.run(command, input=text, capture_output=True, text=True, env=env, check=False)
+
+
+@pytest.mark.parametrize(
+    "words", [["queue"], ["status", "j1"], ["cancel", "j1"], ["logs", "j1"], ["nodes"], ["share"], ["top", "--once"]]
+)
+def test_a_service_that_is_not_there_is_code_6_and_says_what_to_do(words: list[str], tmp_path: Path) -> None:
+    done = fairlead(*words, home=tmp_path)
+
+    assert done.returncode == 6
+    assert "is `fairlead serve` running there?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_job_file_with_a_slip_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("name: a\nrun: x\nsteps: many\n")
+
+    done = fairlead("submit", str(tmp_path / "job.yaml"), home=tmp_path)
+
+    assert done.returncode == 2
+    assert "job.yaml line 3: steps" in done.stderr
+
+
+def test_a_token_is_kept_for_this_user_alone(tmp_path: Path) -> None:
+    done = fairlead("token", "use", "--url", "http://127.0.0.1:1234", home=tmp_path, text="secret\n")
+
+    kept = tmp_path / ".config" / "fairlead" / "credentials.json"
+    assert done.returncode == 0
+    assert "secret" not in done.stdout
+    assert json.loads(kept.read_text())["token"] == "secret"
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_doctor_says_what_is_absent_and_is_content(tmp_path: Path) -> None:
+    done = fairlead("doctor", "-o", "json", home=tmp_path)
+
+    found = {finding["check"]: finding for finding in json.loads(done.stdout)}
+    assert done.returncode == 0
+    assert found["solver"]["ok"] is True
+    assert found["service"]["ok"] is None
+    assert "fairlead serve" in found["service"]["remedy"]
+
+
+def test_a_quota_is_written_short() -> None:
+    assert parse_quota("v100", "8+4-2") == {"type": "v100", "nominal": 8, "borrowing_limit": 4, "lending_limit": 2}
+    assert parse_quota("v100", "8") == {"type": "v100", "nominal": 8}
+    with pytest.raises(InputError, match="is not OWN"):
+        parse_quota("v100", "8*2")
