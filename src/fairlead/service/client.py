@@ -55,16 +55,19 @@ class Client:
     @classmethod
     def from_environment(cls) -> Client:
         """FAIRLEAD_URL and FAIRLEAD_TOKEN, else what `fairlead serve` or `fairlead token use` saved for this user."""
-        saved: dict[str, str] = {}
-        path = credentials_path()
-        if path.is_file():
-            try:
-                saved = json.loads(path.read_text(encoding="utf-8"))
-            except (ValueError, OSError) as error:
-                raise InputError(f"is not readable ({error}); remove it", path=str(path)) from None
-        return cls(
-            os.environ.get(URL) or saved.get("url") or DEFAULT_URL, os.environ.get(TOKEN) or saved.get("token") or None
-        )
+        saved = cls.saved_in(credentials_path())
+        return cls(os.environ.get(URL) or saved.url, os.environ.get(TOKEN) or saved.token)
+
+    @classmethod
+    def saved_in(cls, path: Path) -> Client:
+        """Where there is no such file: the usual place, without a token."""
+        if not path.is_file():
+            return cls(DEFAULT_URL, None)
+        try:
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            return cls(saved.get("url") or DEFAULT_URL, saved.get("token"))
+        except (ValueError, OSError, AttributeError) as error:
+            raise InputError(f"is not readable ({error}); remove it", path=str(path)) from None
 
     def get(self, path: str, **query: Any) -> Any:
         return self._json("GET", path, None, query)

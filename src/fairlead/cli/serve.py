@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile
+from fairlead.model.units import parse_duration
+
+
+def serve(
+    cluster: Cluster,
+    state: Annotated[
+        Path, typer.Option(help="Where everything durable is kept; made at the first start, readable by you alone.")
+    ] = Path("fairlead-state"),
+    policy: Annotated[
+        str | None, typer.Option(help="A registered policy (default: as before, at first oef-coop).", metavar="NAME")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="local: processes on this machine; pretend: nothing really runs.")] = "local",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 7411,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Listen where other machines can reach it; put TLS before it.")
+    ] = False,
+    round_: Annotated[str, typer.Option("--round", help="Between two looks at who should run.")] = "60s",
+    min_run: Annotated[str, typer.Option(help="A job keeps its GPUs for at least this long.")] = "60s",
+    restart_cost: Annotated[
+        str | None, typer.Option(help="What a restart costs a job (default: by model).", metavar="DURATION")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Whom local jobs run as, where the service is root.")] = None,
+    throughputs: Throughputs = None,
+    alias: Aliases = None,
+    new_token: Annotated[bool, typer.Option("--new-token", help="Make another admin token.")] = False,
+) -> None:
+    """Run the scheduler for real: a durable service with a REST API, until a signal ends it. Jobs go on meanwhile."""
+    from fairlead.service.daemon import Options
+    from fairlead.service.daemon import serve as run
+    from fairlead.service.scheduler import Plan
+    from fairlead.traces.clusters import read_cluster
+
+    run(
+        Options(
+            cluster=read_cluster(cluster, gpu_aliases(alias)),
+            profile=open_profile(throughputs),
+            state=state,
+            host=host,
+            port=port,
+            remote=allow_remote,
+            policy=policy,
+            plan=Plan(engine, parse_duration(round_), parse_duration(min_run), user),
+            restart_s=None if restart_cost is None else parse_duration(restart_cost),
+            new_token=new_token,
+        )
+    )
