@@ -15,6 +15,7 @@ help:
 
 demo: $(READY)
 	@$(BIN)/fairlead demo
+	@$(BIN)/fairlead demo-live
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto tests

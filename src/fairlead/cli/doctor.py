@@ -30,7 +30,7 @@ def doctor(
     output: Output = Format.table,
 ) -> None:
     """Check this machine, the service and the token; exit code 1 when something needs mending."""
-    findings = [check() for check in (_python, _solver, _gpus, _torch, _service)]
+    findings = [check() for check in (_python, _solver, _torch, _service)]
     if state is not None:
         findings += _state(state)
     if output is Format.json:
@@ -52,23 +52,15 @@ def _solver() -> Finding:
     try:
         import numpy as np
 
+        from fairlead.policies import WORK
         from fairlead.policies.oef import cooperative
 
-        found = cooperative(np.array([[1.0, 2.0], [1.0, 3.0]]), np.array([1.0, 1.0]), np.ones(2), None, None)
+        found = cooperative(np.array([[1.0, 2.0], [1.0, 3.0]]), np.array([1.0, 1.0]), np.ones(2), None, WORK)
         return Finding("solver", True, f"HiGHS divides two GPU types between two tenants ({found.status})")
     except Exception as error:  # whatever is wrong with the installation is the finding
         return Finding(
             "solver", False, f"{type(error).__name__}: {error}", "install Fairlead again: make clean, then make demo"
         )
-
-
-def _gpus() -> Finding:
-    from fairlead.engines.nvml import find_gpus
-
-    names = find_gpus()
-    if not names:
-        return Finding("gpus", None, "none that NVML knows", "the cluster file's GPUs are slots, at an emulated pace")
-    return Finding("gpus", True, ", ".join(names))
 
 
 def _torch() -> Finding:

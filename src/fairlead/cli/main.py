@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -11,6 +12,7 @@ from fairlead.cli import (
     cluster,
     compare,
     demo,
+    demo_live,
     doctor,
     fairness,
     jobs,
@@ -19,6 +21,7 @@ from fairlead.cli import (
     rates,
     replay,
     reproduce,
+    serve,
     simulate,
     trace,
     version,
@@ -42,16 +45,27 @@ app.command("allocate")(fairness.allocate)
 app.command("audit")(fairness.audit)
 app.command("policies")(policies.policies)
 app.command("demo")(demo.demo)
+app.command("demo-live")(demo_live.demo_live)
 app.command("version")(version.version)
 app.add_typer(trace.app, name="trace")
 app.add_typer(rates.app, name="rates")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(cluster.app, name="cluster")
 
-for verb in (jobs.submit, jobs.queue, jobs.status, jobs.cancel, jobs.hold, jobs.release, jobs.logs, jobs.wait):
-    app.command(verb.__name__, rich_help_panel="Live: jobs")(verb)
-for verb in (operate.share, operate.top, doctor.doctor):
-    app.command(verb.__name__, rich_help_panel="Live: the cluster")(verb)
+_FOR_JOBS: tuple[Callable[..., None], ...] = (
+    jobs.submit,
+    jobs.queue,
+    jobs.status,
+    jobs.cancel,
+    jobs.hold,
+    jobs.release,
+    jobs.logs,
+    jobs.wait,
+)
+_FOR_CLUSTERS: tuple[Callable[..., None], ...] = (serve.serve, operate.share, operate.top, doctor.doctor)
+for verbs, panel in ((_FOR_JOBS, "Live: jobs"), (_FOR_CLUSTERS, "Live: the cluster")):
+    for verb in verbs:
+        app.command(verb.__name__, rich_help_panel=panel)(verb)
 for name in ("nodes", "tenants", "policy", "token"):
     app.add_typer(getattr(operate, name), name=name, rich_help_panel="Live: the cluster")
 

@@ -17,7 +17,9 @@ def serve(
     policy: Annotated[
         str | None, typer.Option(help="A registered policy (default: as before, at first oef-coop).", metavar="NAME")
     ] = None,
-    engine: Annotated[str, typer.Option(help="local: processes on this machine; pretend: nothing really runs.")] = "local",
+    engine: Annotated[
+        str, typer.Option(help="local: processes on this machine; pretend: nothing really runs.")
+    ] = "local",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 7411,
     allow_remote: Annotated[

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairlead import lease
 
@@ -41,12 +43,12 @@ def main() -> None:
         lease.report(step + 1)
         if lease.should_stop():
             print(f"stopped after step {step + 1}", flush=True)
-            lease.stop(lambda folder, done=step + 1: save(folder, weights, done))
+            lease.stop(partial(save, weights, step + 1))
     loss = -np.mean(np.log(np.where(y == 1, likely, 1 - likely)))
     print(f"done, loss {loss:.6f}", flush=True)
 
 
-def save(folder: Path, weights: np.ndarray, step: int) -> None:
+def save(weights: NDArray[np.float64], step: int, folder: Path) -> None:
     np.savez(folder / "state.npz", weights=weights, step=step)
 
 

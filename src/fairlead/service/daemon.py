@@ -89,6 +89,7 @@ def serve(options: Options) -> None:
             raise StoreError(
                 ends[0] if ends else f"the scheduler was not ready after {_START_S:g} s; look at its messages"
             )
+        listening.listen()  # from now on who comes early waits
         url = _url(listening)
         _welcome(options, directory, tokens, writer, url)
         _set_policy(options, reads, writer)
