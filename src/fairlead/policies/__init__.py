@@ -28,6 +28,7 @@ from fairlead.policies.orders import fifo, fifo_sticky, srtf
 from fairlead.policies.policy import Knows, Policy
 from fairlead.policies.sia import sia
 from fairlead.policies.tenants import by_tenants
+from fairlead.policies.themis import themis
 from fairlead.policies.tiresias import tiresias, tiresias_fft
 
 WORK = Limit(iterations=1_000_000)  # of one solve
@@ -141,6 +142,14 @@ _ALL = (
         "Tiresias (NSDI 2019), as FFT's paper uses it",
         Level.GRANTS,
         tiresias_fft,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    Policy(
+        "themis",
+        "GPUs on leases, auctioned to the jobs that are furthest behind their fair finish.",
+        "Themis (NSDI 2020)",
+        Level.GRANTS,
+        themis,
         knows=frozenset({Knows.LENGTHS}),
     ),
     Policy(

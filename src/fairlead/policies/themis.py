@@ -1,0 +1,130 @@
+"""Themis: GPUs on leases, auctioned to the jobs that are furthest behind their fair finish (Mahajan et al., NSDI 2020)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Answer, Grants
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.errors import InputError
+from fairlead.model.view import View
+from fairlead.numerics.metrics import isolated_rate
+from fairlead.numerics.solve import Limit, LinearProgram, Optimal, TimeLimit, solve
+from fairlead.placement.fill import fill_in_order
+from fairlead.placement.moves import held_by, joined, left_over
+from fairlead.policies.type_queues import remaining_times
+
+WORK = Limit(nodes=2000)
+GAP = 1e-4  # relative, of the auction's objective
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leases:
+    """When the lease of each job that was given GPUs ends."""
+
+    job: IntArray  # ascending
+    until_s: FloatArray
+
+
+def themis(
+    view: View, memory: Leases | None, *, fairness: float = 0.8, lease_s: float = 1200.0
+) -> tuple[Grants, Leases]:
+    """GPUs whose lease is over are offered to the 1 - `fairness` of the jobs with the largest rho; the auction decides.
+
+        rho_j = T_sh / T_id,    T_sh = t_j + n_j / theta_jt,    T_id = (time of the whole job on its 1/n of the cluster)
+
+        max  sum_jt log(rho_j0 / rho_jt) X_jt    s.t.  sum_t X_jt <= 1,   sum_j d_j X_jt <= free_t,   X in {0, 1}
+
+    t_j is the time since arrival, n_j what is left to do, rho_jt the ratio with GPUs of type t to the end: the largest
+    product of 1 / rho. What the auction leaves goes to the other jobs, the largest rho first. A winner keeps its GPUs
+    for `lease_s`.
+
+    Departs: a job that wins nothing has a rho without bound in the paper, in which case every product with such a job is zero;
+    here rho_j0 is that of waiting for a lease and then running on the slowest type to the end. The payments that
+    make honest bids the best ones are left out, because rates are measured and nobody bids; leftovers are not drawn by lot.
+    n is the number of jobs now, not its average over the job's life. A job bids for its gang, not for parts of it.
+    """
+    if not 0.0 <= fairness < 1.0:
+        raise InputError(f"themis: fairness is {fairness:g}; wanted 0 or more, and less than 1")
+    if not lease_s > 0:
+        raise InputError(f"themis: lease_s is {lease_s:g}; wanted more than 0")
+    until_s = _recall(view, memory)
+    leased = (view.held_gpus > 0) & (until_s > view.now_s)
+    kept = held_by(view, np.flatnonzero(leased))
+    ratio, bid = _ratios(view, lease_s)  # j  j,t
+    # The largest first; of equal ones the earlier job.
+    order = np.lexsort((view.job, -ratio))
+    order = order[~leased[order] & (view.rate[order] > 0).any(axis=1)]
+    bidders = order[: math.ceil((1 - fairness) * len(order))]
+    won = _auction(view, bidders, bid, left_over(view, kept))
+    given = joined(kept, won)
+    rest = order[~np.isin(order, won.jobs)]
+    given = joined(given, Grants(*fill_in_order(rest, view.width, view.rate, left_over(view, given))))
+    new = given.jobs[~leased[given.jobs]]
+    until_s[new] = view.now_s + lease_s
+    # Who has to stop, or stays though its lease is over, makes the next round another auction.
+    settled = bool((view.held_gpus[np.setdiff1d(np.arange(view.jobs), given.jobs)] == 0).all())
+    holds_until_s = float(until_s[given.jobs].min(initial=math.inf)) if settled else view.now_s
+    answer = Answer(holds_until_s=holds_until_s, solver=won.answer.solver)
+    return Grants(given.jobs, given.types, given.gpus, answer), Leases(view.job, until_s)
+
+
+def _ratios(view: View, lease_s: float) -> tuple[FloatArray, FloatArray]:
+    """j  rho_j0, and j,t  log(rho_j0 / rho_jt), 0 where the job cannot run."""
+    assert view.done is not None, "themis declares that it knows lengths"
+    to_go_s = remaining_times(view)  # j,t
+    runs = view.rate > 0
+    since_s = view.now_s - view.arrival_s  # j
+    slowest_s = np.where(runs, to_go_s, 0.0).max(axis=1, initial=0.0)  # j
+    left_out_s = since_s + lease_s + slowest_s
+    alone = isolated_rate(view.rate, view.width, view.cluster.capacity, np.full(view.jobs, float(view.jobs)))
+    fastest = view.rate.max(axis=1, initial=0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        least_s = np.where(runs, to_go_s, np.inf).min(axis=1, initial=np.inf)
+        ideal_s = (view.done / fastest + least_s) * fastest / alone  # j  T_id
+        ratio = np.nan_to_num(left_out_s / np.maximum(ideal_s, 1e-9), nan=0.0)
+        bid = np.log(left_out_s[:, None] / np.maximum(since_s[:, None] + to_go_s, 1e-9))
+    return ratio, np.where(runs, bid, 0.0)
+
+
+def _auction(view: View, bidders: IntArray, bid: FloatArray, free: IntArray) -> Grants:
+    """What each bidder wins, in the order of the bidders."""
+    place, types = np.nonzero((bid[bidders] > 0) & (view.width[bidders, None] <= free))
+    jobs = bidders[place]
+    if not jobs.size:
+        return Grants(jobs, types, view.width[jobs])
+    cells, width = len(jobs), view.width[jobs].astype(np.float64)
+    found = solve(
+        LinearProgram(
+            cost=-bid[jobs, types],
+            low=np.zeros(cells),
+            high=np.ones(cells),
+            row_low=np.full(len(bidders) + len(free), -np.inf),
+            row_high=np.concatenate((np.ones(len(bidders)), free.astype(np.float64))),
+            start=np.arange(0, 2 * cells + 1, 2),
+            index=np.column_stack((place, len(bidders) + types)).ravel(),
+            value=np.column_stack((np.ones(cells), width)).ravel(),
+            whole=np.ones(cells, dtype=np.bool_),
+        ),
+        WORK,
+        gap=GAP,
+    )
+    if isinstance(found, Optimal | TimeLimit) and found.x is not None:
+        taken = np.flatnonzero(found.x > 0.5)
+        solver = "optimal" if isinstance(found, Optimal) else "best so far"
+    else:  # in the order of the bidders, as leftovers go
+        taken, solver = np.empty(0, dtype=np.int64), "largest rho first"
+    return Grants(jobs[taken], types[taken], view.width[jobs[taken]], Answer(solver=solver))
+
+
+def _recall(view: View, memory: Leases | None) -> FloatArray:
+    """j  end of the lease; long past for who has none."""
+    until_s = np.full(view.jobs, -math.inf)
+    if memory is not None and memory.job.size and view.jobs:
+        at = np.minimum(np.searchsorted(memory.job, view.job), len(memory.job) - 1)
+        known = memory.job[at] == view.job
+        until_s[known] = memory.until_s[at[known]]
+    return until_s
