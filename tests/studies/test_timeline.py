@@ -28,14 +28,23 @@ def test_utilisation_is_by_type_and_slice() -> None:
     assert series["hour"] == pytest.approx([h * 1000 / 3600 for h in (0.125, 0.375, 0.625, 0.875)])
 
 
-def test_a_tenant_is_entitled_to_its_weight_while_it_has_jobs() -> None:
-    made = setup([job("a", 1, 1000.0, tenant="ann"), job("b", 1, 500.0, tenant="bob")], "v100:4", policy="fifo-sticky")
+def test_a_tenant_is_entitled_to_its_weight_but_to_no_more_than_it_asks_for() -> None:
+    # For 500 s both are there, then ann alone, whose job asks for four of eight GPUs.
+    made = setup([job("a", 4, 4000.0, tenant="ann"), job("b", 4, 2000.0, tenant="bob")], "v100:8", policy="fifo-sticky")
 
-    series = read_series(watched(made), {"ann": 3.0}, slices=2, most_tenants=8)["tenants"]
+    series = read_series(watched(made), {"ann": 3.0, "bob": 5.0}, slices=2, most_tenants=8)["tenants"]
 
-    assert series["ann"]["entitled"] == pytest.approx([0.75, 1.0])
-    assert series["bob"]["entitled"] == pytest.approx([0.25, 0.0])
-    assert series["bob"]["share"] == pytest.approx([0.25, 0.0])
+    assert series["ann"]["entitled"] == pytest.approx([3 / 8, 0.5])
+    assert series["bob"]["entitled"] == pytest.approx([0.5, 0.0])  # 5/8 by weight
+    assert series["bob"]["share"] == pytest.approx([0.5, 0.0])
+
+
+def test_a_long_tail_does_not_squeeze_the_rest() -> None:
+    jobs = [job(f"j{i}", 1, 100.0 + i) for i in range(99)] + [job("last", 1, 50_000.0)]
+    series = read_series(watched(setup(jobs, "v100:100", policy="fifo-sticky")), {}, slices=50, most_tenants=8)
+
+    assert sum(hour < 200 / 3600 for hour in series["hour"]) == 40
+    assert series["hour"] == sorted(series["hour"])
 
 
 def test_free_gpus_are_fragments_for_jobs_that_need_more_of_a_node() -> None:

@@ -59,6 +59,11 @@ def compare(
     jobs: Annotated[
         int | None, typer.Option("--jobs", help="Only the first N jobs; of a generated workload, how many.", min=1)
     ] = None,
+    report: Annotated[str | None, typer.Option(help="Write a page for the browser here.", metavar="FILE")] = None,
+    figures: Annotated[str | None, typer.Option(help="Write PDF and PNG figures here.", metavar="DIR")] = None,
+    window: Annotated[
+        str | None, typer.Option("--window", help="Hours that the Gantt chart shows.", metavar="FROM..TO")
+    ] = None,
     csv: Annotated[str | None, typer.Option("--csv", help="Write one line per run here.", metavar="FILE")] = None,
     state: Annotated[
         str | None,
@@ -111,6 +116,7 @@ def compare(
         raise InputError("wanted either --trace FILE or --generate SPEC (such as --generate defaults)")
     if sensing not in list(Sensing):
         raise InputError(f'--sensing "{sensing}": wanted one of {", ".join(Sensing)}')
+    shown_h = None if window is None else hours_of(window)
     profile, aliases = open_profile(throughputs), gpu_aliases(alias)
     where = read_cluster(cluster, aliases)
     import_options = {
@@ -146,7 +152,7 @@ def compare(
     )
     execute = executor_of(executor, workers or os.cpu_count() or 1, ray_address)
     found = run(request, execute, state, fresh=fresh)
-    written = write_out(found, csv)
+    written = write_out(found, report, figures, csv, shown_h)
     if output is Format.json:
         print_json({**found.answer, "files": written})
     else:
@@ -168,11 +174,25 @@ def run(request: Request, execute: Executor, state: str | None, *, fresh: bool) 
             ) from None
 
 
-def write_out(found: Comparison, csv: str | None) -> dict[str, str]:
+def write_out(
+    found: Comparison, report: str | None, figures: str | None, csv: str | None, shown_h: tuple[float, float] | None
+) -> dict[str, str]:
     """Path by what it is."""
-    from fairlead.studies.comparison.table import write_csv
+    written: dict[str, str] = {}
+    if csv:
+        from fairlead.studies.comparison.table import write_csv
 
-    return {"runs": csv, "tenants": write_csv(found.answer, csv)} if csv else {}
+        written["runs"], written["tenants"] = csv, write_csv(found.answer, csv)
+    if report:
+        from fairlead.studies.report.page import write_page
+
+        write_page(found, report, shown_h)
+        written["report"] = report
+    if figures:
+        from fairlead.studies.report.figures import draw_all
+
+        written["figures"] = f"{figures} ({len(draw_all(found, figures, shown_h))} files)"
+    return written
 
 
 def executor_of(name: str, workers: int, address: str | None) -> Executor:
@@ -227,6 +247,17 @@ def loads_of(text: str | None) -> list[float | None]:
     return found
 
 
+def hours_of(text: str) -> tuple[float, float]:
+    low, _, high = text.partition("..")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        found = (0.0, 0.0)
+    if not 0 <= found[0] < found[1]:
+        raise InputError(f'--window "{text}": wanted hours since the first arrival such as 12..18')
+    return found
+
+
 def spec_of(text: str) -> Generated:
     from fairlead.studies.comparison.workloads import Generated
 
@@ -260,7 +291,7 @@ def print_comparison(answer: dict[str, Any]) -> None:
         said = "; ".join(f"{p['name']}: {', '.join(p['knows'])}" for p in answer["policies"] if p["knows"])
         print(f"Allowed to know more than the present: {said}")
     if answer["workload"]["tenants"] > 1:
-        print("Results by tenant: --csv or -o json")
+        print("Results by tenant: --report, --csv or -o json")
     for note in answer["assumptions"]:
         print(f"assumed: {note}")
 

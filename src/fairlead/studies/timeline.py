@@ -15,6 +15,8 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 
 _LEAVE = (ev.Finished, ev.Failed, ev.Lost, ev.Refused, ev.Cancelled)
+NEARLY_ALL = 0.97  # of the jobs
+LONG_TAIL = 1.5  # times as long as nearly all jobs take
 _END = (ev.Finished, ev.Failed, ev.Cancelled)
 
 
@@ -83,19 +85,21 @@ class Timeline:
 
 
 def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int, most_tenants: int) -> dict[str, Any]:
-    """Averages over equal slices of the run: GPUs in use by type, shares and entitlements of tenants, fragments.
+    """Averages over slices of the run: GPUs in use by type, shares and entitlements of tenants, fragments.
 
-    A tenant is entitled to w_u / (sum of w over tenants with active jobs) while it has active jobs, else to nothing. A
-    free GPU is a *fragment* for a job of width d where its node has fewer than min(d, size of the node) free GPUs;
+    Most slices are equal and lie before the time at which nearly all jobs have ended; a long tail gets a few wide ones.
+
+    A tenant is entitled to w_u / (sum of w over tenants with active jobs) of the GPUs, but to no more than its
+    active jobs ask for. A free GPU is a *fragment* for a job of width d where its node has fewer than min(d, size of the node) free GPUs;
     fragments are averaged over the widths of the workload.
     """
     stays = line.stays()
     first_s = min(line.arrival_s, default=0.0)
-    edges_s = np.linspace(first_s, max(line.now_s, first_s + 1.0), slices + 1)
+    edges_s = _edges(line, first_s, slices)
     node_type = line.cluster.node_type
     use = {label: _mean_held(stays, node_type[stays.node] == t, edges_s) for t, label in enumerate(line.cluster.types)}
     up = {label: _mean_up(line, t, edges_s) for t, label in enumerate(line.cluster.types)}
-    all_up = sum(up.values(), start=np.zeros(slices))
+    all_up = sum(up.values(), start=np.zeros(len(edges_s) - 1))
     fragments, free = _fragments(line, stays, edges_s)
     return {
         "hour": ((edges_s[:-1] + edges_s[1:]) / 7200 - first_s / 3600).tolist(),
@@ -103,12 +107,19 @@ def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int,
         "tenants": _tenant_series(line, stays, tenant_weight, edges_s, all_up, most_tenants),
         "fragmented_gpus": fragments.tolist(),
         "free_gpus": free.tolist(),
+        "mean_fragmented_gpus": float(np.average(fragments, weights=np.diff(edges_s))),
     }
 
 
-def mean_fragments(series: Mapping[str, Any]) -> float | None:
-    values = series["fragmented_gpus"]
-    return float(np.mean(values)) if values else None
+def _edges(line: Timeline, first_s: float, slices: int) -> FloatArray:
+    end_s = np.array(line.end_s)
+    last_s = max(line.now_s, first_s + 1.0)
+    ended_s = end_s[np.isfinite(end_s)]
+    most_s = float(np.quantile(ended_s, NEARLY_ALL)) if len(ended_s) else last_s
+    if last_s - first_s < LONG_TAIL * (most_s - first_s) or most_s <= first_s:
+        return np.linspace(first_s, last_s, slices + 1)
+    tail = max(slices // 5, 1)
+    return np.concatenate((np.linspace(first_s, most_s, slices - tail + 1), np.linspace(most_s, last_s, tail + 1)[1:]))
 
 
 def _tenant_series(
@@ -120,26 +131,27 @@ def _tenant_series(
     owner = tenant_of[stays.job] if len(stays.job) else stays.job
     held = np.bincount(owner, stays.gpus * (stays.end_s - stays.start_s), len(names))  # u
     weight = np.array([given.get(name, 1.0) for name in names])
-    moments_s, active = _active_tenants(line, tenant_of, len(names))  # k,  k,u
-    total = np.maximum(active @ weight, 1e-300)
+    moments_s, asked = _asked(line, tenant_of, len(names))  # k,  k,u
+    total = np.maximum((asked > 0) @ weight, 1e-300)  # k
+    part = asked / line.cluster.total_gpus
     shown = sorted(np.argsort(-held, kind="stable")[:most].tolist())
     return {
         names[u]: {
             "share": _ratio(_mean_held(stays, owner == u, edges_s), all_up).tolist(),
-            "entitled": _slice_means(moments_s, active[:, u] * weight[u] / total, edges_s).tolist(),
+            "entitled": _slice_means(moments_s, np.minimum(weight[u] / total, part[:, u]), edges_s).tolist(),
         }
         for u in shown
     }
 
 
-def _active_tenants(line: Timeline, tenant_of: IntArray, tenants: int) -> tuple[FloatArray, FloatArray]:
-    """Moments (k) at which a job arrives or ends, and which tenants have active jobs from then on (k,u as 0 or 1)."""
-    arrival_s, end_s = np.array(line.arrival_s), np.array(line.end_s)
+def _asked(line: Timeline, tenant_of: IntArray, tenants: int) -> tuple[FloatArray, FloatArray]:
+    """Moments (k) at which a job arrives or ends, and the GPUs that active jobs of tenants ask for from then on (k,u)."""
+    arrival_s, end_s, width = np.array(line.arrival_s), np.array(line.end_s), np.array(line.width, dtype=np.float64)
     moments_s = np.unique(np.concatenate((arrival_s, end_s[np.isfinite(end_s)])))
     change = np.zeros((len(moments_s) + 1, tenants))
-    np.add.at(change, (np.searchsorted(moments_s, arrival_s), tenant_of), 1.0)
-    np.add.at(change, (np.searchsorted(moments_s, end_s), tenant_of), -1.0)
-    return moments_s, (np.cumsum(change, axis=0)[:-1] > 0).astype(np.float64)
+    np.add.at(change, (np.searchsorted(moments_s, arrival_s), tenant_of), width)
+    np.add.at(change, (np.searchsorted(moments_s, end_s), tenant_of), -width)
+    return moments_s, np.cumsum(change, axis=0)[:-1]
 
 
 def _mean_held(stays: Stays, mine: np.ndarray, edges_s: FloatArray) -> FloatArray:

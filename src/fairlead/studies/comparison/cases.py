@@ -14,7 +14,7 @@ from fairlead.sim.truth import World
 from fairlead.studies.plugins import PolicyRef
 from fairlead.studies.simulate import Setup, simulate
 from fairlead.studies.summary import finished, summarise, summarise_run
-from fairlead.studies.timeline import Timeline, mean_fragments, read_series
+from fairlead.studies.timeline import Timeline, read_series
 
 KIND = "compare-run/1"
 SLICES = 160  # of a run, for charts over time
@@ -56,7 +56,7 @@ def run_case(case: Case) -> dict[str, Any]:
         "seed": case.seed,
         "summary": {
             **summarise(result.state, found),
-            "fragmented_gpus": mean_fragments(series),
+            "fragmented_gpus": series["mean_fragmented_gpus"],
             "rounds": told["rounds"],
             "decisions": told["decisions"],
         },

@@ -101,7 +101,7 @@ def compare(
 
 def knows_of(policy: Policy, setup: Setup) -> dict[str, str]:
     """What a policy was allowed to know, in words for the report."""
-    learns = "nothing" if setup.sensing == "table" else f"learnt from running jobs ({setup.sensing})"
+    learns = "no" if setup.sensing == "table" else f"learnt from running jobs ({setup.sensing})"
     hidden = {name for name in Knows if name not in policy.knows}
     lengths = "no" if Knows.LENGTHS in hidden else "yes, as declared" if setup.world.length_error else "yes"
     return {

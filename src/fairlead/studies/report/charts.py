@@ -1,0 +1,294 @@
+"""Charts of the page, as the plain objects that plotly.js draws."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fairlead.studies.comparison.compare import Comparison
+from fairlead.studies.report import data
+from fairlead.studies.report.style import style_of, tenant_colours
+
+Chart = dict[str, Any]  # {"data": [...], "layout": {...}}
+FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#222"}
+GRID = "#e6e6e6"
+COLUMNS = 2  # of small multiples
+BELOW = 110  # pixels under a plot, for the axis' title and the legend
+
+
+def frontier(found: Comparison, load: float | None) -> Chart:
+    points = data.frontier(found, load)
+    best = data.undominated(points)
+    traces: list[Any] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [p.x[0] for p in best],
+            "y": [p.y[0] for p in best],
+            "line": {"color": "#999", "dash": "dot", "width": 1.5, "shape": "hv"},
+            "name": "frontier",
+            "hoverinfo": "skip",
+        }
+    ]
+    sides = data.label_sides(points)
+    for point in points:
+        style = style_of(point.policy)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers+text",
+                "name": _safe(point.policy),
+                "x": [point.x[0]],
+                "y": [point.y[0]],
+                "error_x": _whiskers(point.x, style.colour),
+                "error_y": _whiskers(point.y, style.colour),
+                "marker": {"color": style.colour, "symbol": style.marker, "size": 11},
+                "text": [_safe(point.policy)],
+                "textposition": " ".join(sides[point.policy]),
+                "showlegend": False,
+                "hovertemplate": f"{_safe(point.policy)}<br>mean JCT %{{x:.3g}} h<br>max FTF %{{y:.3g}}<extra></extra>",
+            }
+        )
+    layout = _layout("mean JCT, hours (left is faster)", "max FTF (down is fairer)", height=460)
+    layout["showlegend"] = False
+    layout["xaxis"] |= _log_axis([value for point in points for value in point.x])
+    layout["yaxis"] |= _log_axis([value for point in points for value in point.y])
+    layout["margin"]["b"] = 60
+    return {"data": traces, "layout": layout}
+
+
+def distribution(found: Comparison, load: float | None, column: str) -> Chart:
+    curves = data.distribution(found, load, column)
+    layout = _layout(data.CDFS[column], "part of the jobs", height=380)
+    layout["xaxis"] |= _log_axis([x for curve in curves for x in (curve.x[0], curve.x[-1])])
+    layout["yaxis"]["range"] = [0, 1.01]
+    if column == "latency_ratio":
+        layout["xaxis"]["title"]["text"] += f" (below {data.LEAST_RATIO:g} drawn there)"
+    if column == "ftf":
+        layout["shapes"] = [
+            {
+                "type": "line",
+                "x0": 1,
+                "x1": 1,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": {"color": "#999", "dash": "dot"},
+            }
+        ]
+    return {"data": [_line(c.policy, c.x, c.y, shape="hv") for c in curves], "layout": layout}
+
+
+def utilisation(found: Comparison, load: float | None) -> Chart:
+    """One panel per GPU type."""
+    types = list(found.answer["cluster"]["gpus"])
+    traces = [
+        _line(curve.policy, curve.x, curve.y, panel=k, legend=k == 0)
+        for k, label in enumerate(types)
+        for curve in data.series_of(found, load, "utilisation", label)
+    ]
+    titles = [f"{label} ({count} GPUs)" for label, count in found.answer["cluster"]["gpus"].items()]
+    return {"data": traces, "layout": _panels(titles, "part in use", 1.02, data.shown_hours(found, load))}
+
+
+def fragmentation(found: Comparison, load: float | None) -> Chart:
+    curves = data.series_of(found, load, "fragmented_gpus")
+    layout = _layout("hours since the first arrival", "fragmented GPUs", height=360)
+    layout["xaxis"]["range"] = [0, data.shown_hours(found, load)]
+    return {"data": [_line(c.policy, c.x, c.y) for c in curves], "layout": layout}
+
+
+def tenants(found: Comparison, load: float | None) -> dict[str, Chart]:
+    """By policy: one panel per tenant, what it held against what it was entitled to."""
+    names = data.tenants_shown(found, load)
+    charts = {}
+    for record in data.first_runs(found, load):
+        colour = style_of(record["policy"]).colour
+        traces: list[Any] = []
+        for k, name in enumerate(names):
+            series = record["series"]["tenants"].get(name)
+            if series is None:
+                continue
+            x, axes = record["series"]["hour"], _axes(k)
+            held = {"color": colour, "width": 1.5, "shape": "hvh"}
+            traces.append(
+                {"type": "scatter", "mode": "lines", "x": x, "y": _round(series["share"]), "line": held, **axes}
+                | {"fill": "tozeroy", "fillcolor": f"{colour}33", "name": "held", "showlegend": k == 0}
+            )
+            entitled = {"color": "#222", "width": 1.5, "dash": "dash", "shape": "hvh"}
+            traces.append(
+                {"type": "scatter", "mode": "lines", "x": x, "y": _round(series["entitled"]), "line": entitled, **axes}
+                | {"name": "entitled to", "showlegend": k == 0}
+            )
+        charts[record["policy"]] = {
+            "data": traces,
+            "layout": _panels(
+                [_safe(name) for name in names],
+                "part of all GPUs",
+                data.highest_share(found, load),
+                data.shown_hours(found, load),
+            ),
+        }
+    return charts
+
+
+def gantts(found: Comparison, window_h: tuple[float, float] | None) -> dict[str, Chart]:
+    colours = tenant_colours(data.tenants_shown(found, found.answer["loads"][-1]))
+    charts = {}
+    for chart in data.gantts(found, window_h):
+        by_tenant: dict[str, list[data.Bar]] = {}
+        for bar in chart.bars:
+            by_tenant.setdefault(bar.tenant if bar.tenant in colours else "others", []).append(bar)
+        traces = [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": _safe(name),
+                "y": [bar.row for bar in bars],
+                "base": [round(bar.start_h, 3) for bar in bars],
+                "x": [round(bar.end_h - bar.start_h, 4) for bar in bars],
+                "customdata": [bar.job for bar in bars],
+                "marker": {"color": colours.get(name, "#C8C8C8"), "line": {"color": "#fff", "width": 0.5}},
+                "hovertemplate": f"{_safe(name)}, job %{{customdata}}<br>%{{base:.2f}} h for %{{x:.2f}} h<extra></extra>",
+            }
+            for name, bars in sorted(
+                by_tenant.items(), key=lambda item: list(colours).index(item[0]) if item[0] in colours else 99
+            )
+        ]
+        layout = _layout("hours since the first arrival", "", height=BELOW + 20 + 13 * len(chart.rows))
+        layout["barmode"] = "overlay"
+        layout["bargap"] = 0.1
+        layout["xaxis"]["range"] = [chart.from_h, chart.to_h]
+        layout["yaxis"] |= {
+            "tickvals": list(range(len(chart.rows))),
+            "ticktext": [_safe(row) for row in chart.rows],
+            "tickfont": {"size": 9},
+            "range": [len(chart.rows) - 0.5, -0.5],
+            "showgrid": False,
+            "automargin": True,
+        }
+        charts[chart.policy] = {"data": traces, "layout": layout}
+    return charts
+
+
+def bars(found: Comparison, load: float | None, metric: str, label: str, *, log: bool = False) -> Chart:
+    rows = data.bars_of(found, load, metric)
+    trace = {
+        "type": "bar",
+        "x": [_safe(policy) for policy, _ in rows],
+        "y": [cell["mean"] for _, cell in rows],
+        "marker": {"color": [style_of(policy).colour for policy, _ in rows]},
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": [cell["high"] - cell["mean"] for _, cell in rows],
+            "arrayminus": [cell["mean"] - cell["low"] for _, cell in rows],
+            "color": "#444",
+            "thickness": 1.2,
+        },
+        "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
+    }
+    layout = _layout("", label, height=340)
+    layout["margin"]["b"] = 60
+    layout["xaxis"] |= {"showgrid": False, "type": "category", "automargin": True}
+    if log:
+        layout["yaxis"] |= _log_axis([cell[key] for _, cell in rows for key in ("low", "high")])
+    return {"data": [trace], "layout": layout}
+
+
+def _line(
+    policy: str, x: Sequence[float], y: Sequence[float], *, panel: int = 0, legend: bool = True, shape: str = "linear"
+) -> dict[str, Any]:
+    style = style_of(policy)
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": _safe(policy),
+        "legendgroup": policy,
+        "showlegend": legend,
+        "x": _round(x),
+        "y": _round(y),
+        "line": {"color": style.colour, "dash": style.dash, "width": 1.8, "shape": shape},
+        **_axes(panel),
+    }
+
+
+def _axes(panel: int) -> dict[str, str]:
+    n = "" if panel == 0 else str(panel + 1)
+    return {"xaxis": f"x{n}", "yaxis": f"y{n}"}
+
+
+def _layout(x: str, y: str, height: int, top: int = 16) -> dict[str, Any]:
+    axis = {"gridcolor": GRID, "zeroline": False, "linecolor": "#888", "ticks": "outside", "tickcolor": "#888"}
+    return {
+        "font": FONT,
+        "height": height,
+        "margin": {"l": 64, "r": 16, "t": top, "b": BELOW},
+        "paper_bgcolor": "#fff",
+        "plot_bgcolor": "#fff",
+        "xaxis": {**axis, "title": {"text": x, "standoff": 8}},
+        "yaxis": {**axis, "title": {"text": y, "standoff": 8}},
+        # A legend's place is a part of the plot's height: so many pixels below it, under the axis' title.
+        "legend": {"orientation": "h", "x": 0, "yanchor": "top", "y": -52 / (height - top - BELOW)},
+        "hovermode": "closest",
+    }
+
+
+def _log_axis(values: Sequence[float]) -> dict[str, Any]:
+    """Ticks at 1, 2 and 5 times a power of ten, written out; only powers where they are many."""
+    positive = [value for value in values if value > 0]
+    if not positive:
+        return {"type": "log"}
+    low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
+    steps = (1, 2, 5) if high - low <= 3 else (1,)
+    ticks = [step * 10.0**power for power in range(low - 1, high + 1) for step in steps]
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+
+
+def _panels(titles: Sequence[str], y: str, highest: float, hours: float) -> dict[str, Any]:
+    """Small multiples, two to a row, with the same axes."""
+    rows = max(-(-len(titles) // COLUMNS), 1)
+    layout = _layout("", "", height=BELOW + 30 + 190 * rows, top=30)
+    layout["grid"] = {"rows": rows, "columns": COLUMNS, "pattern": "independent", "xgap": 0.1, "ygap": 0.32}
+    axis = layout.pop("xaxis"), layout.pop("yaxis")
+    layout["annotations"] = []
+    for k, title in enumerate(titles):
+        n = "" if k == 0 else str(k + 1)
+        last = k >= len(titles) - COLUMNS
+        x = {"text": "hours since the first arrival" if last else "", "standoff": 8}
+        layout[f"xaxis{n}"] = {**axis[0], "title": x, "range": [0, hours]} | ({"matches": "x"} if k else {})
+        layout[f"yaxis{n}"] = {**axis[1], "title": {"text": "" if k % COLUMNS else y}, "range": [0, highest]}
+        place = {
+            "xref": f"x{n} domain",
+            "yref": f"y{n} domain",
+            "x": 0,
+            "y": 1.0,
+            "xanchor": "left",
+            "yanchor": "bottom",
+        }
+        layout["annotations"].append({**place, "text": f"<b>{title}</b>", "showarrow": False})
+    return layout
+
+
+def _whiskers(value: tuple[float, float, float], colour: str) -> dict[str, Any]:
+    mean, low, high = value
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - mean],
+        "arrayminus": [mean - low],
+        "color": colour,
+        "thickness": 1,
+        "width": 3,
+    }
+
+
+def _round(values: Sequence[float]) -> list[float]:
+    return [float(f"{value:.5g}") for value in values]
+
+
+def _safe(name: str) -> str:
+    """Names come from users' files; plotly reads some HTML in labels."""
+    return html.escape(name, quote=False)

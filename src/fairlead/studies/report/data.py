@@ -1,0 +1,277 @@
+"""What the charts show, as plain numbers: the page and the figures draw the same."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.cluster import Cluster
+from fairlead.studies.comparison.compare import Comparison
+
+MOST_POINTS = 300  # of a distribution's curve
+MOST_GPUS = 64  # rows of a Gantt chart
+MOST_BARS = 6000  # of a Gantt chart
+GANTT_H = 24.0
+CDFS = {
+    "jct_s": "JCT, hours",
+    "ftf": "finish-time fairness (FTF)",
+    "latency_ratio": "latency ratio",
+}
+LEAST_RATIO = 0.01  # a logarithmic axis has no room for 0
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    policy: str
+    x: list[float]
+    y: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Mean over seeds, with the least and the most."""
+
+    policy: str
+    x: tuple[float, float, float]
+    y: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One job on one GPU."""
+
+    row: int
+    start_h: float
+    end_h: float
+    tenant: str
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    policy: str
+    rows: list[str]  # names of GPUs, top to bottom
+    bars: list[Bar]
+    from_h: float
+    to_h: float
+    left_out: int  # GPUs that have no row
+
+
+def of_load(found: Comparison, load: float | None) -> list[Record]:
+    return [record for record in found.records if record["load"] == load]
+
+
+def first_runs(found: Comparison, load: float | None) -> list[Record]:
+    """One run per policy, of the first seed that it finished: charts over time show these."""
+    runs: dict[str, Record] = {}
+    for record in of_load(found, load):
+        runs.setdefault(record["policy"], record)
+    return [runs[p["name"]] for p in found.answer["policies"] if p["name"] in runs]
+
+
+def names_of(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(record["policy"] for record in records))
+
+
+def distribution(found: Comparison, load: float | None, column: str) -> list[Curve]:
+    """Of all finished jobs of all seeds, by policy: part of the jobs at or below x."""
+    records = of_load(found, load)
+    curves = []
+    for policy in names_of(records):
+        values = np.concatenate(
+            [np.array(r["jobs"][column], dtype=np.float64) for r in records if r["policy"] == policy]
+        )
+        values = values / 3600 if column == "jct_s" else np.maximum(values, LEAST_RATIO)
+        if len(values):
+            part = np.linspace(0, 1, min(len(values), MOST_POINTS) + 1)[1:]
+            curves.append(Curve(policy, np.quantile(values, part, method="inverted_cdf").tolist(), part.tolist()))
+    return curves
+
+
+def frontier(found: Comparison, load: float | None) -> list[Point]:
+    """Efficiency against fairness: mean JCT in hours, and the largest FTF."""
+    points = []
+    for row in found.answer["rows"]:
+        jct, ftf = row["metrics"]["jct_mean"], row["metrics"]["ftf_max"]
+        if row["load"] == load and jct["mean"] is not None and ftf["mean"] is not None:
+            x = tuple(jct[key] / 3600 for key in ("mean", "low", "high"))
+            points.append(Point(row["policy"], x, tuple(ftf[key] for key in ("mean", "low", "high"))))
+    return points
+
+
+def undominated(points: Sequence[Point]) -> list[Point]:
+    """Those that no other one beats in both means, by JCT."""
+    best: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.x[0], p.y[0])):
+        if not best or point.y[0] < best[-1].y[0]:
+            best.append(point)
+    return best
+
+
+def label_sides(points: Sequence[Point]) -> dict[str, tuple[str, str]]:
+    """("top" or "bottom", "left" or "right") of each point's name, by policy, so that few names overlap.
+
+    Greedy, on logarithmic axes: a name takes the side where it covers the least of other points and names.
+    """
+    if not points:
+        return {}
+    at = np.log([[p.x[0], p.y[0]] for p in points])
+    span = np.maximum(np.ptp(np.log([[p.x[1:], p.y[1:]] for p in points]), axis=(0, 2)), 1e-9)
+    at = at / span  # in parts of the chart
+    taken = [(x - 0.008, x + 0.008, y - 0.015, y + 0.015) for x, y in at]
+    sides: dict[str, tuple[str, str]] = {}
+    for k in np.argsort(at[:, 0], kind="stable").tolist():
+        x, y = at[k]
+        best: tuple[float, tuple[str, str], tuple[float, float, float, float]] | None = None
+        for side in (("top", "right"), ("bottom", "right"), ("top", "left"), ("bottom", "left")):
+            width = 0.013 * len(points[k].policy)
+            left = x + 0.01 if side[1] == "right" else x - 0.01 - width
+            low = y + 0.015 if side[0] == "top" else y - 0.06
+            box = (left, left + width, low, low + 0.045)
+            covered = sum(_overlap(box, other) for i, other in enumerate(taken) if i != k)
+            if best is None or covered < best[0]:
+                best = covered, side, box
+        assert best is not None
+        sides[points[k].policy] = best[1]
+        taken.append(best[2])
+    return sides
+
+
+def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> float:
+    return max(min(a[1], b[1]) - max(a[0], b[0]), 0.0) * max(min(a[3], b[3]) - max(a[2], b[2]), 0.0)
+
+
+def bars_of(found: Comparison, load: float | None, metric: str) -> list[tuple[str, dict[str, float]]]:
+    """(policy, {mean, low, high}) of a metric of the table."""
+    rows = [row for row in found.answer["rows"] if row["load"] == load]
+    return [(row["policy"], row["metrics"][metric]) for row in rows if row["metrics"][metric]["mean"] is not None]
+
+
+def series_of(found: Comparison, load: float | None, *path: str) -> list[Curve]:
+    """A column of the series over time, hours since the first arrival."""
+    curves = []
+    for record in first_runs(found, load):
+        values: Any = record["series"]
+        for key in path:
+            values = values[key]
+        curves.append(Curve(record["policy"], record["series"]["hour"], values))
+    return curves
+
+
+def shown_hours(found: Comparison, load: float | None) -> float:
+    """Where charts over time end at first: a policy that keeps one job for weeks must not squeeze the others."""
+    ends = sorted(record["series"]["hour"][-1] for record in first_runs(found, load))
+    return min(ends[-1], 1.5 * ends[len(ends) // 2]) if ends else 1.0
+
+
+def highest_share(found: Comparison, load: float | None) -> float:
+    """Of a tenant, held or entitled to, within the hours that are shown."""
+    end_h = shown_hours(found, load)
+    values = [
+        value
+        for record in first_runs(found, load)
+        for series in record["series"]["tenants"].values()
+        for column in ("share", "entitled")
+        for hour, value in zip(record["series"]["hour"], series[column], strict=True)
+        if hour <= end_h
+    ]
+    return min(1.02, 1.05 * max(values, default=1.0))
+
+
+def tenants_shown(found: Comparison, load: float | None) -> list[str]:
+    """Those with a series, in the order of their GPU-hours under the first policy."""
+    records = first_runs(found, load)
+    names = {name: None for record in records for name in record["series"]["tenants"]}
+    hours = records[0]["summary"]["tenants"] if records else {}
+    return sorted(names, key=lambda name: (-hours.get(name, {}).get("gpu_hours", 0.0), name))
+
+
+def gantts(found: Comparison, window_h: tuple[float, float] | None) -> list[Gantt]:
+    """One per policy, over the same hours and GPUs; none for runs with too many changes to keep."""
+    records = [r for r in first_runs(found, found.answer["loads"][-1]) if r.get("stays")]
+    if not records:
+        return []
+    cluster = found.setup.cluster
+    nodes = _shown_nodes(cluster)
+    first_s = min(job.arrival_s for job in found.setup.trace.jobs)
+    from_h, to_h = window_h or _busy_window(found, records)
+    charts = []
+    for record in records:
+        bars = _bars(record["stays"], cluster, nodes, first_s + 3600 * from_h, first_s + 3600 * to_h, first_s)
+        while window_h is None and len(bars) > MOST_BARS:
+            to_h = from_h + (to_h - from_h) / 2
+            bars = [bar for bar in bars if bar.start_h < to_h]
+        rows = [f"{cluster.nodes[n]}/{i}" for n in nodes for i in range(int(cluster.node_gpus[n]))]
+        charts.append(Gantt(record["policy"], rows, bars, from_h, to_h, cluster.total_gpus - len(rows)))
+    shortest_h = min(chart.to_h for chart in charts)
+    return [Gantt(g.policy, g.rows, _cut(g.bars, shortest_h), from_h, shortest_h, g.left_out) for g in charts]
+
+
+def _busy_window(found: Comparison, records: Sequence[Record]) -> tuple[float, float]:
+    """A day around the median arrival, or what there is of it."""
+    arrivals_h = np.array([job.arrival_s for job in found.setup.trace.jobs]) / 3600
+    arrivals_h = arrivals_h - arrivals_h.min()
+    end_h = max(record["series"]["hour"][-1] for record in records)
+    length_h = min(GANTT_H, end_h)
+    from_h = float(np.clip(np.median(arrivals_h) - length_h / 2, 0.0, max(end_h - length_h, 0.0)))
+    return round(from_h, 2), round(from_h + length_h, 2)
+
+
+def _shown_nodes(cluster: Cluster) -> list[int]:
+    """As many nodes as have room, taken in turn from every type, shown type by type."""
+    by_type = [np.flatnonzero(cluster.node_type == t).tolist() for t in range(len(cluster.types))]
+    chosen: list[int] = []
+    room = MOST_GPUS
+    for turn in range(max(map(len, by_type), default=0)):
+        for nodes in by_type:
+            if turn < len(nodes) and int(cluster.node_gpus[nodes[turn]]) <= room:
+                chosen.append(nodes[turn])
+                room -= int(cluster.node_gpus[nodes[turn]])
+    return sorted(chosen, key=lambda n: (int(cluster.node_type[n]), n))
+
+
+def _bars(
+    stays: dict[str, list[Any]], cluster: Cluster, nodes: Sequence[int], from_s: float, to_s: float, first_s: float
+) -> list[Bar]:
+    """GPUs of a node are numbered as they are taken: the lowest free first, a job that goes on keeps its own."""
+    first_row = dict(zip(nodes, np.cumsum([0, *(int(cluster.node_gpus[n]) for n in nodes)]).tolist()[:-1], strict=True))
+    free = {n: list(range(int(cluster.node_gpus[n]))) for n in nodes}
+    leaving: list[tuple[float, int, list[int]]] = []  # (when, node, GPUs)
+    bars: dict[tuple[int, int], Bar] = {}  # (row, job) -> its last one
+    done: list[Bar] = []
+    columns = zip(*(stays[key] for key in ("start_s", "node", "job", "gpus", "end_s")), strict=True)
+    for start_s, node, job, gpus, end_s in sorted(columns):
+        if node not in free or end_s <= start_s:
+            continue
+        while leaving and leaving[0][0] <= start_s:
+            _, left, lanes = heapq.heappop(leaving)
+            free[left] = sorted(free[left] + lanes)
+        mine = sorted(free[node], key=lambda i: (bars.get((first_row[node] + i, job)) is None, i))[:gpus]
+        free[node] = [i for i in free[node] if i not in mine]
+        heapq.heappush(leaving, (end_s, node, mine))
+        if end_s <= from_s or start_s >= to_s:
+            continue
+        for i in mine:
+            row = first_row[node] + i
+            start_h, end_h = ((max(start_s, from_s) - first_s) / 3600, (min(end_s, to_s) - first_s) / 3600)
+            last = bars.get((row, job))
+            if last is not None and abs(last.end_h - start_h) < 1e-6:
+                start_h = last.start_h
+            elif last is not None:
+                done.append(last)
+            bars[row, job] = Bar(row, start_h, end_h, stays["tenant"][job], job)
+    return sorted([*done, *bars.values()], key=lambda bar: (bar.row, bar.start_h))
+
+
+def _cut(bars: Sequence[Bar], to_h: float) -> list[Bar]:
+    return [
+        bar if bar.end_h <= to_h else Bar(bar.row, bar.start_h, to_h, bar.tenant, bar.job)
+        for bar in bars
+        if bar.start_h < to_h
+    ]

@@ -1,0 +1,243 @@
+"""The page's charts as figures for a paper: vector PDF, and PNG to look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairlead.model.errors import InputError
+from fairlead.studies.comparison.compare import Comparison
+from fairlead.studies.figures import new_figure, save
+from fairlead.studies.report import data
+from fairlead.studies.report.style import OTHERS, style_of, tenant_colours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+# The page's words for lines and markers in matplotlib's.
+LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "triangle-down": "v"}
+MARKERS |= {"cross": "P", "x": "X", "star": "*"}
+HOURS = "hours since the first arrival"
+MANY_ROWS = 32  # of a Gantt chart: beyond, only nodes are named
+
+
+def draw_all(found: Comparison, folder: str, window_h: tuple[float, float] | None = None) -> list[str]:
+    """Every figure as PDF and PNG; names of the files. With several loads the names carry the load."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write figures here: {error.strerror}", path=folder) from None
+    written: list[str] = []
+
+    def keep(figure: Figure, name: str) -> None:
+        for suffix in ("pdf", "png"):
+            written.append(str(Path(folder) / f"{name}.{suffix}"))
+            save(figure, written[-1])
+
+    for load in found.answer["loads"]:
+        end = "" if load is None or len(found.answer["loads"]) == 1 else f"-load-{load:g}"
+        for name, draw in _FIGURES.items():
+            keep(draw(found, load), name + end)
+        for record in data.first_runs(found, load):
+            keep(_tenants(found, load, record), f"tenants-{_file_name(record['policy'])}{end}")
+    for chart in data.gantts(found, window_h):
+        keep(_gantt(found, chart), f"gantt-{_file_name(chart.policy)}")
+    return written
+
+
+def _frontier(found: Comparison, load: float | None) -> Figure:
+    figure = new_figure(1, 1, "")
+    axes = figure.axes[0]
+    points = data.frontier(found, load)
+    best = data.undominated(points)
+    axes.step([p.x[0] for p in best], [p.y[0] for p in best], where="post", color="0.6", linestyle=":", linewidth=1)
+    sides = data.label_sides(points)
+    for point in points:
+        style = style_of(point.policy)
+        (x, low_x, high_x), (y, low_y, high_y) = point.x, point.y
+        axes.errorbar(
+            x,
+            y,
+            xerr=[[x - low_x], [high_x - x]],
+            yerr=[[y - low_y], [high_y - y]],
+            color=style.colour,
+            marker=MARKERS[style.marker],
+            elinewidth=0.7,
+            capsize=2,
+        )
+        up, right = sides[point.policy][0] == "top", sides[point.policy][1] == "right"
+        axes.annotate(
+            point.policy,
+            (x, y),
+            xytext=(5 if right else -5, 4 if up else -4),
+            textcoords="offset points",
+            ha="left" if right else "right",
+            va="bottom" if up else "top",
+            fontsize=7.5,
+        )
+    axes.set(xlabel="mean JCT, hours", ylabel="max FTF", xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        _plain_log(axis)
+    return figure
+
+
+def _plain_log(axis: Axis) -> None:
+    """1, 2, 5, 10 instead of powers: a chart of policies rarely spans a decade."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _distributions(found: Comparison, load: float | None) -> Figure:
+    figure = new_figure(1, len(data.CDFS), "")
+    for axes, (column, label) in zip(figure.axes, data.CDFS.items(), strict=True):
+        for curve in data.distribution(found, load, column):
+            style = style_of(curve.policy)
+            line = LINES[style.dash]
+            axes.step(
+                curve.x, curve.y, where="post", color=style.colour, linestyle=line, label=curve.policy, linewidth=1.2
+            )
+        axes.set(xscale="log", xlabel=label, ylim=(0, 1.01))
+        if column == "ftf":
+            axes.axvline(1.0, color="0.6", linestyle=":", linewidth=1)
+    figure.axes[0].set_ylabel("part of the jobs")
+    _legend_below(figure)
+    return figure
+
+
+def _utilisation(found: Comparison, load: float | None) -> Figure:
+    gpus = found.answer["cluster"]["gpus"]
+    figure, panels = _panels([f"{label} ({count} GPUs)" for label, count in gpus.items()], "part in use")
+    for axes, label in zip(panels, gpus, strict=True):
+        _lines(axes, data.series_of(found, load, "utilisation", label))
+        axes.set(ylim=(0, 1.02), xlim=(0, data.shown_hours(found, load)))
+    _legend_below(figure)
+    return figure
+
+
+def _fragmentation(found: Comparison, load: float | None) -> Figure:
+    figure = new_figure(1, 1, "")
+    _lines(figure.axes[0], data.series_of(found, load, "fragmented_gpus"))
+    figure.axes[0].set(xlabel=HOURS, ylabel="fragmented GPUs", ylim=(0, None), xlim=(0, data.shown_hours(found, load)))
+    _legend_below(figure)
+    return figure
+
+
+def _tenants(found: Comparison, load: float | None, record: data.Record) -> Figure:
+    names = [name for name in data.tenants_shown(found, load) if name in record["series"]["tenants"]]
+    figure, panels = _panels(names, "part of all GPUs")
+    colour = style_of(record["policy"]).colour
+    for axes, name in zip(panels, names, strict=True):
+        series, hour = record["series"]["tenants"][name], record["series"]["hour"]
+        axes.fill_between(hour, series["share"], step="mid", color=colour, alpha=0.25, linewidth=0)
+        axes.step(hour, series["share"], where="mid", color=colour, linewidth=1, label=f"held ({record['policy']})")
+        axes.step(hour, series["entitled"], where="mid", color="0.15", linewidth=1, linestyle="--", label="entitled to")
+        axes.set(ylim=(0, data.highest_share(found, load)), xlim=(0, data.shown_hours(found, load)))
+    _legend_below(figure)
+    return figure
+
+
+def _gantt(found: Comparison, chart: data.Gantt) -> Figure:
+    from matplotlib.patches import Patch
+
+    figure = new_figure(1, 1, "")
+    figure.set_size_inches(7.2, 1.2 + 0.085 * max(len(chart.rows), 12))
+    axes = figure.axes[0]
+    colours = tenant_colours(data.tenants_shown(found, found.answer["loads"][-1]))
+    shades = [colours.get(bar.tenant, OTHERS) for bar in chart.bars]
+    axes.barh(
+        [bar.row for bar in chart.bars],
+        [bar.end_h - bar.start_h for bar in chart.bars],
+        left=[bar.start_h for bar in chart.bars],
+        height=0.9,
+        color=shades,
+        edgecolor="white",
+        linewidth=0.2,
+    )
+    named = [i for i, row in enumerate(chart.rows) if len(chart.rows) <= MANY_ROWS or row.endswith("/0")]
+    axes.set_yticks(
+        named,
+        [chart.rows[i].removesuffix("/0") if len(named) < len(chart.rows) else chart.rows[i] for i in named],
+        fontsize=6,
+    )
+    axes.set(xlim=(chart.from_h, chart.to_h), ylim=(len(chart.rows) - 0.5, -0.5), xlabel=f"{HOURS} ({chart.policy})")
+    axes.grid(visible=False)
+    seen = {bar.tenant for bar in chart.bars}
+    keys = [Patch(color=colour, label=name) for name, colour in colours.items() if name in seen]
+    if seen - colours.keys():
+        keys.append(Patch(color=OTHERS, label="others"))
+    figure.legend(handles=keys, loc="outside lower center", ncols=4, fontsize=7.5, frameon=False)
+    return figure
+
+
+def _bars(metric: str, label: str, *, log: bool = False) -> Callable[[Comparison, float | None], Figure]:
+    def draw(found: Comparison, load: float | None) -> Figure:
+        figure = new_figure(1, 1, "")
+        axes = figure.axes[0]
+        rows = data.bars_of(found, load, metric)
+        mean = [cell["mean"] for _, cell in rows]
+        spread = [
+            [cell["mean"] - cell["low"] for _, cell in rows],
+            [cell["high"] - cell["mean"] for _, cell in rows],
+        ]
+        colours = [style_of(policy).colour for policy, _ in rows]
+        axes.bar([policy for policy, _ in rows], mean, yerr=spread, color=colours, ecolor="0.3", capsize=2)
+        axes.set_ylabel(label)
+        axes.tick_params(axis="x", labelrotation=60)
+        axes.grid(visible=False, axis="x")
+        if log:
+            axes.set_yscale("log")
+            _plain_log(axes.yaxis)
+        return figure
+
+    return draw
+
+
+_FIGURES: dict[str, Callable[[Comparison, float | None], Figure]] = {
+    "frontier": _frontier,
+    "distributions": _distributions,
+    "utilisation": _utilisation,
+    "fragmentation": _fragmentation,
+    "migrations": _bars("migrations", "moves per job"),
+    "decision-time": _bars("decision_mean", "CPU time of a decision, ms", log=True),
+}
+
+
+def _panels(titles: Sequence[str], y: str) -> tuple[Figure, list[Axes]]:
+    """Small multiples, two to a row; axes without a title are taken away."""
+    columns = min(2, len(titles)) or 1
+    rows = max(-(-len(titles) // columns), 1)
+    figure = new_figure(rows, columns, "")
+    figure.set_size_inches(4.2 * columns, 1.9 * rows + 0.7)
+    for k, axes in enumerate(list(figure.axes)):
+        if k >= len(titles):
+            axes.remove()
+            continue
+        axes.set_title(titles[k], fontsize=9, loc="left")
+        axes.set(xlabel=HOURS if k >= len(titles) - columns else "", ylabel=y if k % columns == 0 else "")
+    return figure, list(figure.axes)
+
+
+def _lines(axes: Axes, curves: Sequence[data.Curve]) -> None:
+    for curve in curves:
+        style = style_of(curve.policy)
+        axes.plot(curve.x, curve.y, color=style.colour, linestyle=LINES[style.dash], label=curve.policy, linewidth=1)
+
+
+def _legend_below(figure: Figure) -> None:
+    if not figure.axes:
+        return
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    columns = max(1, min(len(labels), int(2.2 * figure.get_figwidth() // 2)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=7.5, frameon=False)
+
+
+def _file_name(policy: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", policy)

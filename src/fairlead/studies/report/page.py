@@ -1,0 +1,130 @@
+"""One HTML page that holds everything it needs: numbers, charts and the code that draws them."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from fairlead.model.units import format_duration
+from fairlead.numerics.paired import ALPHA, fewest_pairs
+from fairlead.studies.comparison.compare import Comparison
+from fairlead.studies.report import charts, data
+from fairlead.studies.report.style import style_of
+from fairlead.traces.files import create_text
+
+KIND = "report/1"
+
+
+def write_page(found: Comparison, path: str, window_h: tuple[float, float] | None = None) -> None:
+    text = render(found, window_h)
+    with create_text(path) as file:
+        file.write(text)
+
+
+def render(found: Comparison, window_h: tuple[float, float] | None = None) -> str:
+    from jinja2 import Environment
+
+    source = files("fairlead.studies.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    answer = found.answer
+    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
+    gantt = charts.gantts(found, window_h)
+    return page.render(
+        kind=KIND,
+        answer=answer,
+        loads=[{"value": load, "label": _load_text(load)} for load in answer["loads"]],
+        colour={policy["name"]: style_of(policy["name"]).colour for policy in answer["policies"]},
+        cell=_cell,
+        seeds=max((row["runs"] for row in answer["rows"]), default=0),
+        fewest=fewest_pairs(),
+        alpha=ALPHA,
+        world=_world(answer),
+        tenants=_tenant_table(answer),
+        gantt_window=_window(found, window_h) if gantt else "",
+        duration=format_duration,
+        figures=_script([_figures(found, load) for load in answer["loads"]]),
+        gantt=_script(gantt),
+        numbers=_script(answer),
+        plotly=files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8"),
+    )
+
+
+def _figures(found: Comparison, load: float | None) -> dict[str, Any]:
+    return {
+        "frontier": charts.frontier(found, load),
+        **{f"cdf-{column}": charts.distribution(found, load, column) for column in data.CDFS},
+        "utilisation": charts.utilisation(found, load),
+        "fragmentation": charts.fragmentation(found, load),
+        "migrations": charts.bars(found, load, "migrations", "moves per job"),
+        "decisions": charts.bars(found, load, "decision_mean", "mean CPU time of a decision, ms", log=True),
+        "tenants": charts.tenants(found, load),
+    }
+
+
+def _cell(row: dict[str, Any], metric: dict[str, Any]) -> dict[str, str]:
+    cell = row["metrics"][metric["name"]]
+    if cell["mean"] is None:
+        return {"mean": "-", "spread": "", "range": ""}
+    low, high = (value_text(cell[key], metric["unit"]) for key in ("low", "high"))
+    return {
+        "mean": value_text(cell["mean"], metric["unit"]),
+        "spread": "" if cell["sd"] is None else f"±{value_text(cell['sd'], metric['unit'], 2)}",
+        "range": f"{low} to {high}",
+    }
+
+
+def value_text(value: float, unit: str, digits: int = 3) -> str:
+    if unit == "s":
+        return format_duration(value)
+    if unit == "part":
+        return f"{value:.1%}"
+    return f"{value:.{digits}g} ms" if unit == "ms" else f"{value:.{digits}g}"
+
+
+def _load_text(load: float | None) -> str:
+    return "the trace's own load" if load is None else f"load {load:g}"
+
+
+def _world(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    """The rules that were the same for all."""
+    settings, world = answer["settings"], answer["world"]
+    low, high = world["server_factor"]
+    rows = [
+        ("cluster", ", ".join(f"{count} {label}" for label, count in answer["cluster"]["gpus"].items())),
+        ("round", format_duration(settings["round_s"]) + f", decided at {settings['when']}"),
+        ("minimum run", format_duration(settings["min_run_s"])),
+        ("restart cost", "each model's own" if answer["restart_s"] is None else format_duration(answer["restart_s"])),
+        ("hidden server speeds", "none" if low == high == 1 else f"{low:g} to {high:g}"),
+        ("failures", "none" if not world["mtbf_s"] else f"every {format_duration(world['mtbf_s'])} per node"),
+        ("error in declared lengths", "none" if not world["length_error"] else f"up to {world['length_error']:.0%}"),
+        ("speeds learnt while running", "no" if answer["sensing"] == "table" else str(answer["sensing"])),
+    ]
+    if answer["tenant_weight"]:
+        rows.append(("weights", ", ".join(f"{name} {weight:g}" for name, weight in answer["tenant_weight"].items())))
+    return rows
+
+
+def _tenant_table(answer: dict[str, Any], most: int = 30) -> list[dict[str, Any]]:
+    """By load: tenants down, policies across, the largest tenants first."""
+    tables = []
+    for load in answer["loads"]:
+        rows = [row for row in answer["tenants"] if row["load"] == load]
+        hours: dict[str, float] = {}
+        for row in rows:
+            hours[row["tenant"]] = hours.get(row["tenant"], 0.0) + (row["gpu_hours"] or 0.0)
+        names = sorted(hours, key=lambda name: (-hours[name], name))
+        by_key = {(row["tenant"], row["policy"]): row for row in rows}
+        tables.append({"load": load, "names": names[:most], "more": max(len(names) - most, 0), "cells": by_key})
+    return tables
+
+
+def _window(found: Comparison, window_h: tuple[float, float] | None) -> str:
+    chart = data.gantts(found, window_h)[0]
+    left = f"; {chart.left_out} further GPUs are not shown" if chart.left_out else ""
+    return f"hours {chart.from_h:g} to {chart.to_h:g}{left}"
+
+
+def _script(value: Any) -> str:
+    """JSON that can stand inside a script element, whatever names it holds."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028")

@@ -1,0 +1,73 @@
+"""One look for every chart: a policy has the same colour, line and marker wherever it is drawn.
+
+Colours are Okabe and Ito's, without the yellow that white paper swallows, and two of Tol's: told apart with every common
+kind of colour blindness. With more policies than colours, lines and markers tell them apart too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BLUE, ORANGE, GREEN, VERMILLION, PINK, SKY, BLACK, WINE, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#000000",
+    "#882255",
+    "#777777",
+)
+COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PINK, SKY, BLACK, WINE, GREY)
+DASHES = ("solid", "dash", "dot", "dashdot")
+MARKERS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
+OTHERS = "#C8C8C8"  # tenants beyond those with a colour of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    colour: str
+    dash: str = "solid"
+    marker: str = "circle"
+
+
+# The four systems have colours of their own; a family shares a colour and differs in line and marker.
+KNOWN = {
+    "oef-coop": Style(GREEN),
+    "oef-noncoop": Style(GREEN, "dash", "square"),
+    "fft": Style(BLUE),
+    "hops": Style(VERMILLION),
+    "hare": Style(PINK),
+    "hlas": Style(PINK, "dash", "square"),
+    "gavel": Style(ORANGE),
+    "gavel-sjf": Style(ORANGE, "dash", "square"),
+    "equal-share": Style(ORANGE, "dot", "diamond"),
+    "sia": Style(SKY),
+    "allox": Style(SKY, "dash", "square"),
+    "gandiva-fair": Style(SKY, "dot", "diamond"),
+    "las": Style(WINE),
+    "tiresias": Style(WINE, "dash", "square"),
+    "tiresias-fft": Style(WINE, "dot", "diamond"),
+    "fifo": Style(BLACK),
+    "fifo-sticky": Style(BLACK, "dash", "square"),
+    "srtf": Style(GREY),
+}
+
+
+def style_of(policy: str) -> Style:
+    """By name alone, so that it does not depend on who else is in the chart."""
+    if policy in KNOWN:
+        return KNOWN[policy]
+    n = int.from_bytes(hashlib.sha256(policy.encode()).digest()[:8], "big")
+    colour, rest = n % len(COLOURS), n // len(COLOURS)
+    # Never a solid line with a circle: those are of policies that we know by name.
+    return Style(COLOURS[colour], DASHES[1 + rest % 3], MARKERS[3 + rest // 3 % 5])
+
+
+def tenant_colours(tenants: Sequence[str]) -> dict[str, str]:
+    """In the order given; those that come last share one grey."""
+    own = (BLUE, ORANGE, GREEN, VERMILLION, PINK, SKY, BLACK, WINE)
+    return {name: own[i] if i < len(own) else OTHERS for i, name in enumerate(tenants)}

@@ -1,0 +1,206 @@
+"""The page in a real browser, and the figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.cli.main import main
+from fairlead.studies.report.style import KNOWN, style_of, tenant_colours
+
+CHROMIUM = "/usr/bin/chromium"
+SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+SWITCHES += ["--disable-sync", "--no-first-run"]
+NASTY = "</script><b>R&D</b>"  # a tenant's name
+BAD = """
+from fairlead.model.allocation import Level
+from fairlead.policies.policy import Policy
+
+def allocate(view, memory):
+    raise ValueError("<i>no</i> idea")
+
+mine = Policy("<u>bad</u>", "Fails.", "made up", Level.GRANTS, allocate)
+"""
+
+
+@dataclass
+class Made:
+    answer: dict[str, Any]
+    page: Path
+    figures: Path
+
+
+def call(*args: str) -> None:
+    sys.argv = ["fairlead", *args]
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Two loads, six seeds, hidden server speeds, one policy that fails, one tenant with a name like a tag."""
+    folder = tmp_path_factory.mktemp("report")
+    (folder / "bad.py").write_text(BAD, encoding="utf-8")
+    rows = "".join(
+        f"j{i},{(NASTY, 'vision', 'speech')[i % 3]},resnet50,{i * 400},{1 + i % 2},{40000 + 3000 * (i % 7)}\n"
+        for i in range(24)
+    )
+    (folder / "jobs.csv").write_text("id,tenant,model,arrival_s,gpus,steps\n" + rows, encoding="utf-8")
+    args = [
+        "compare",
+        "--cluster",
+        "v100:2,k80:2x2",
+        "--trace",
+        str(folder / "jobs.csv"),
+        "--server-factors",
+        "0.8:1.1",
+    ]
+    args += ["--policies", f"fifo,las,srtf,{folder / 'bad.py'}:mine", "--seeds", "0..5", "--loads", "0.5,2"]
+    args += [
+        "--state",
+        str(folder / "state"),
+        "--report",
+        str(folder / "page.html"),
+        "--figures",
+        str(folder / "figures"),
+    ]
+    with pytest.MonkeyPatch.context() as patch, (folder / "out.json").open("w", encoding="utf-8") as out:
+        patch.setattr(sys, "stdout", out)
+        call(*args, "-o", "json")
+    answer = json.loads((folder / "out.json").read_text(encoding="utf-8"))
+    return Made(answer, folder / "page.html", folder / "figures")
+
+
+@pytest.fixture(scope="module")
+def opened(made: Made) -> Iterator[tuple[Any, list[str], list[str]]]:
+    """The page, what the browser complained about, and what it asked for."""
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"there is no browser at {CHROMIUM}; install Debian's chromium to run this")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    complaints: list[str] = []
+    asked: list[str] = []
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(made.page.as_uri())
+        page.wait_for_selector("body[data-drawn=yes]")
+        yield page, complaints, asked
+        browser.close()
+
+
+def test_the_browser_has_nothing_to_complain_about_and_asks_for_nothing(
+    made: Made, opened: tuple[Any, list[str], list[str]]
+) -> None:
+    _, complaints, asked = opened
+
+    assert complaints == []
+    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [made.page.as_uri()]
+
+
+@pytest.mark.parametrize(
+    ("chart", "marks", "least"),
+    [
+        ("frontier", ".scatterlayer .point", 3),
+        ("cdf-jct_s", ".scatterlayer .js-line", 3),
+        ("cdf-ftf", ".scatterlayer .js-line", 3),
+        ("cdf-latency_ratio", ".scatterlayer .js-line", 3),
+        ("utilisation", ".scatterlayer .js-line", 6),
+        ("fragmentation", ".scatterlayer .js-line", 3),
+        ("tenants", ".scatterlayer .js-line", 6),
+        ("gantt", ".barlayer .point", 10),
+        ("migrations", ".barlayer .point", 3),
+        ("decisions", ".barlayer .point", 3),
+    ],
+)
+def test_every_chart_is_drawn(opened: tuple[Any, list[str], list[str]], chart: str, marks: str, least: int) -> None:
+    page, _, _ = opened
+
+    assert page.locator(f"#{chart} .main-svg").count() > 0
+    assert page.locator(f"#{chart} {marks}").count() >= least
+
+
+def test_the_numbers_on_the_page_are_those_of_the_json(made: Made, opened: tuple[Any, list[str], list[str]]) -> None:
+    page, _, _ = opened
+    inside = page.evaluate("JSON.parse(document.getElementById('numbers').textContent)")
+    printed = {key: value for key, value in made.answer.items() if key != "files"}
+
+    assert inside == printed
+    for k, load in enumerate(made.answer["loads"]):
+        cells = page.eval_on_selector_all(
+            f"table.headline[data-load='{k}'] td[data-metric]",
+            "cells => cells.map(c => [c.dataset.policy, c.dataset.metric, Number(c.dataset.value), c.className, c.firstChild.textContent])",
+        )
+        rows = {row["policy"]: row["metrics"] for row in made.answer["rows"] if row["load"] == load and row["runs"]}
+        assert len(cells) == sum(map(len, rows.values())) > 0
+        for policy, metric, value, looks, text in cells:
+            assert value == rows[policy][metric]["mean"]
+            assert (looks == "best") == rows[policy][metric]["best"]
+            if metric == "ftf_mean":
+                assert text == f"{value:.3g}"
+
+
+def test_a_failure_stands_in_the_table_with_its_reason(opened: tuple[Any, list[str], list[str]]) -> None:
+    page, _, _ = opened
+
+    said = page.locator("#headline td.failed").first.inner_text()
+
+    assert "ValueError: <i>no</i> idea" in said
+    assert page.locator("u").count() == page.locator("main i").count() == 0  # names are text, never tags
+
+
+def test_what_each_policy_knew_and_what_was_assumed_stand_on_the_page(
+    made: Made, opened: tuple[Any, list[str], list[str]]
+) -> None:
+    page, _, _ = opened
+
+    rows = page.locator("table.knows tbody tr").all_inner_texts()
+    assert [row.split("\t")[2] for row in rows] == ["no", "no", "yes", "no"]
+    assert page.locator("#assumptions li").all_inner_texts() == made.answer["assumptions"]
+
+
+def test_another_load_and_another_policy_can_be_chosen(opened: tuple[Any, list[str], list[str]]) -> None:
+    page, complaints, _ = opened
+    faster = page.evaluate("document.getElementById('frontier').data[1].x[0]")
+
+    page.select_option("#load", "0")
+    page.select_option("#tenants-policy", "las")
+    page.select_option("#gantt-policy", "srtf")
+
+    assert page.evaluate("document.getElementById('frontier').data[1].x[0]") < faster
+    assert NASTY in page.locator("#tenants .annotation-text").all_text_contents()
+    assert complaints == []
+
+
+def test_figures_are_vectors_with_a_picture_beside(made: Made) -> None:
+    names = sorted(path.name for path in made.figures.iterdir())
+
+    stems = {name.rsplit(".", 1)[0] for name in names}
+    assert {f"{stem}.{kind}" for stem in stems for kind in ("pdf", "png")} == set(names)
+    assert {
+        "frontier-load-2",
+        "distributions-load-0.5",
+        "utilisation-load-2",
+        "gantt-las",
+        "tenants-srtf-load-2",
+    } <= stems
+    for path in made.figures.glob("*.pdf"):
+        text = path.read_bytes()
+        assert text.startswith(b"%PDF")
+        assert b"/Subtype /Image" not in text
+
+
+def test_a_policy_looks_the_same_everywhere_and_like_no_other() -> None:
+    assert len({(s.colour, s.dash) for s in KNOWN.values()}) == len(KNOWN)
+    assert all(style_of(name) == style for name, style in KNOWN.items())
+    assert style_of("my-policy") == style_of("my-policy")
+    assert len(set(tenant_colours([f"t{i}" for i in range(8)]).values())) == 8
