@@ -69,7 +69,15 @@ RUNS = (
     Run("start: --help", "--help", 0.3),
     Run("start: version", "version -o json", 0.3),
 )
-SECTIONS = ("oef", "fft", "hops", "hare", "baselines", "scale")  # each a module with a run() that prints its own table
+SECTIONS = (
+    "oef",
+    "fft",
+    "hops",
+    "hare",
+    "baselines",
+    "scale",
+    "live",
+)  # each a module with a run() that prints its own table
 
 
 def main() -> None:

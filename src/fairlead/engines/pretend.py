@@ -60,6 +60,9 @@ class PretendRunner:
     def revoke(self, key: Key) -> bool:
         return key not in self._leases
 
+    def close(self) -> None:
+        self._file.close()
+
     def _sight(self, key: Key, now_s: float) -> Sight:
         known = self._leases.get(key)
         if known is None:
@@ -72,7 +75,7 @@ class PretendRunner:
         known = self._leases[key]
         if not known.asked and self._clock() < known.ends_s:
             known.asked = True
-            self._write({"stop": list(key)})
+            self._write({"stop": list(key), "at_s": self._clock()})
 
     def _write(self, what: dict[str, Any]) -> None:
         self._file.write(json.dumps(what) + "\n")

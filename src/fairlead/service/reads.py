@@ -18,11 +18,12 @@ from fairlead.service.directory import StateDirectory
 SUBMITTED = "submitted"  # acknowledged, and not yet taken by the scheduler
 ENDED = ("finished", "failed", "cancelled")
 PHASES = (SUBMITTED, "waiting", "starting", "running", "stopping", "moving", *ENDED, "held")
-_JOBS = (
+_FIELDS = (
     "SELECT j.number, j.id, j.tenant, j.name, j.submitted_s, j.spec, e.phase, e.arrival_s, e.first_start_s, e.end_s, e.since_s, "
     "e.type, e.gpus, e.spot, e.done, e.total, e.rate, e.at_s, e.resume_s, e.attained_gpu_s, e.run_s, e.leases, e.restarts, e.reason "
-    "FROM jobs j LEFT JOIN events.jobs e ON e.id = j.id"
 )
+_ALL = f"{_FIELDS} FROM jobs j LEFT JOIN events.jobs e ON e.id = j.id"
+_TAKEN = f"{_FIELDS} FROM events.jobs e CROSS JOIN jobs j ON j.id = e.id"  # CROSS: in this order, see SQLite's planner
 
 
 class Reads:
@@ -53,7 +54,7 @@ class Reads:
 
     def job(self, id_: str, tenant: str | None) -> dict[str, Any] | None:
         """None where there is none, or none of this tenant."""
-        row = self.connection.execute(f"{_JOBS} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
+        row = self.connection.execute(f"{_ALL} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
         found = row.fetchone()
         return None if found is None else self._shown(found, time.time())
 
@@ -69,7 +70,9 @@ class Reads:
         if phases:
             wanted.append(f"coalesce(e.phase, '{SUBMITTED}') IN ({', '.join('?' * len(phases))})")
             values += phases
-        query = f"{_JOBS} WHERE {' AND '.join(wanted)} ORDER BY j.number LIMIT ?"
+        # Jobs are taken in the order of their numbers, so that positions are in the same order.
+        table, order = (_TAKEN, "e.position") if phases and SUBMITTED not in phases else (_ALL, "j.number")
+        query = f"{table} WHERE {' AND '.join(wanted)} ORDER BY {order} LIMIT ?"
         rows = self.connection.execute(query, (*values, limit + 1)).fetchall()
         now_s = time.time()
         more = rows[limit - 1]["number"] if len(rows) > limit else None

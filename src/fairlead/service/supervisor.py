@@ -40,7 +40,7 @@ class Supervisor:
         self._ready = threading.Event()
         self._stopping = threading.Event()
         self._starts = 0
-        self._started: dict[str, Any] = {}
+        self._told: dict[str, Any] = {}  # by the process that lives now
         self._thread = threading.Thread(target=self._keep, name="scheduler", daemon=True)
 
     def start(self) -> None:
@@ -59,7 +59,7 @@ class Supervisor:
 
     def state(self) -> dict[str, Any]:
         ready = self._ready.is_set() and not self._stopping.is_set()
-        return {"ready": ready, "restarts": max(self._starts - 1, 0), **self._started}
+        return {"ready": ready, "restarts": max(self._starts - 1, 0), **self._told}
 
     def stop(self) -> None:
         """Jobs go on running."""
@@ -106,8 +106,11 @@ class Supervisor:
             said = json.loads(line)
             refusal = said.get("refused", refusal)
             if said.pop("ready", False):
-                self._started = said
+                self._told = said
                 self._ready.set()
+            elif "decision_s" in said:
+                slowest_s = max(said["decision_s"], self._told.get("slowest_decision_s", 0.0))
+                self._told = {**self._told, **said, "slowest_decision_s": slowest_s}
         code = process.wait()
         if not self._stopping.is_set():
             self._ready.clear()

@@ -1,0 +1,185 @@
+"""The service under load: 10,000 queued jobs of 100 tenants, 2,000 simulated GPUs, over HTTP on this machine.
+
+Clients are processes of their own on the same cores as the service, so that what they cost is in these numbers too.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CLUSTER = "h100:200x8,a100:400x8,v100:400x8,p100:400x8,t4:400x8,k80:200x8"  # 2,000 GPUs
+POLICY = "oef-coop"
+JOBS, TENANTS = 12_000, 100  # about 2,000 of the jobs run, the others wait
+PROCESSES, THREADS = 2, 16  # of clients; each waits for its answer before it asks again
+MODELS = ("resnet-50", "bert", "a-model-of-our-own", "transformer")
+READ_S = 15.0
+SERVE = """
+import sys
+from pathlib import Path
+from fairlead.model.cluster import parse_short_form
+from fairlead.service.daemon import Options, serve
+from fairlead.service.guard import Limits
+from fairlead.service.scheduler import Plan
+from fairlead.traces.profiles import load_default_profile
+state, port, cluster, policy = sys.argv[1:]
+serve(Options(parse_short_form(cluster), load_default_profile(), Path(state), port=int(port), policy=policy,
+              plan=Plan(engine="pretend", round_s=5.0), limits=Limits(requests_per_s=1e9, burst=1e9)))
+"""
+
+
+def run() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder) / "state"
+        with serving(state) as port:
+            began_s = time.perf_counter()
+            _together(port)
+            rate = JOBS / (time.perf_counter() - began_s)
+            print(
+                f"submits, each durable before its answer: {rate:,.0f} a second (target 500: {_met(rate >= 500)})",
+                flush=True,
+            )
+            _wait_until_taken(port)
+            queued = _get(port, "/v1/status")["jobs"]
+            print(f"  then {queued}")
+            times = _read_while_deciding(port)
+            for path, found in times.items():
+                worst_s = found[int(0.99 * len(found))]
+                shown = f"p50 {found[len(found) // 2] * 1e3:.1f} ms, p99 {worst_s * 1e3:.1f} ms of {len(found)}"
+                print(f"read {path}: {shown} (target p99 100 ms: {_met(worst_s < 0.1)})", flush=True)
+            told = _get(port, "/v1/status")["scheduler"]
+            slowest_s = told["slowest_decision_s"]
+            print(
+                f"slowest decision, news to commit: {slowest_s:.2f} s, last {told['decision_s']:.2f} s (target 2 s: {_met(slowest_s < 2)})"
+            )
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            began_s = time.perf_counter()
+            with serving(state, how) as port:
+                took_s = time.perf_counter() - began_s
+                start_s = _get(port, "/v1/status")["scheduler"]["start_s"]
+                print(
+                    f"restart with that state: {took_s:.2f} s until it answers, {start_s:.2f} s of it to load and to reconcile "
+                    f"(target 5 s: {_met(took_s < 5)})",
+                    flush=True,
+                )
+
+
+@contextmanager
+def serving(state: Path, end: signal.Signals = signal.SIGTERM) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    os.environ["FAIRLEAD_CREDENTIALS"] = str(state.parent / "credentials.json")
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(state), str(port), CLUSTER, POLICY], stdout=subprocess.DEVNULL
+    )
+    try:
+        _wait_until_up(port, process)
+        yield port
+    finally:
+        process.send_signal(end)
+        process.wait()
+
+
+def _submit(port: int, number: int, of: int, jobs: int) -> None:
+    connection, headers = http.client.HTTPConnection("127.0.0.1", port), _headers()
+    for i in range(number, jobs, of):
+        job = {
+            "name": f"job-{i}",
+            "tenant": f"tenant-{i % TENANTS}",
+            "model": MODELS[i % len(MODELS)],
+            "run": "sleep 36000",
+        }
+        job["resources"] = {"gpus": 1 + i % 4 // 3}  # type: ignore[assignment]
+        connection.request("POST", "/v1/jobs", json.dumps(job), headers)
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 201, answer.status
+    connection.close()
+
+
+def _submit_all(port: int, number: int) -> None:
+    with ThreadPoolExecutor(THREADS) as pool:
+        of = PROCESSES * THREADS
+        done = [pool.submit(_submit, port, number * THREADS + thread, of, JOBS) for thread in range(THREADS)]
+        for one in done:
+            one.result()
+
+
+def _together(port: int) -> None:
+    workers = [multiprocessing.Process(target=_submit_all, args=(port, number)) for number in range(PROCESSES)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0, "a client failed"
+
+
+def _read_while_deciding(port: int) -> dict[str, list[float]]:
+    """Reads one after another; an arrival now and then and short rounds keep the scheduler deciding."""
+    connection, headers = http.client.HTTPConnection("127.0.0.1", port), _headers()
+    paths = ("/v1/jobs/j500", "/v1/jobs?limit=100", "/v1/jobs?phase=running&limit=100", "/v1/status", "/v1/shares")
+    times: dict[str, list[float]] = {path: [] for path in paths}
+    give_up_s, submitted_s = time.perf_counter() + READ_S, 0.0
+    while time.perf_counter() < give_up_s:
+        if time.perf_counter() > submitted_s + 0.5:
+            submitted_s = time.perf_counter()
+            _submit(port, 0, 1, 1)
+        for path in paths:
+            began_s = time.perf_counter()
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            answer.read()
+            times[path].append(time.perf_counter() - began_s)
+            assert answer.status == 200, answer.status
+    connection.close()
+    return {path: sorted(found) for path, found in times.items()}
+
+
+def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None:
+        try:
+            if _get(port, "/v1/health")["status"] == "ok":
+                return
+        except OSError:
+            time.sleep(0.02)
+    raise RuntimeError(f"the service ended with code {process.returncode}")
+
+
+def _wait_until_taken(port: int) -> None:
+    while _get(port, "/v1/status")["jobs"]["submitted"]:
+        time.sleep(0.2)
+    time.sleep(6.0)  # a round later whoever can run does
+
+
+def _get(port: int, path: str) -> Any:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", path, headers=_headers() if path != "/v1/health" else {})
+    answer = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer
+
+
+def _headers() -> dict[str, str]:
+    saved = json.loads(Path(os.environ["FAIRLEAD_CREDENTIALS"]).read_text(encoding="utf-8"))
+    return {"Authorization": f"Bearer {saved['token']}", "Content-Type": "application/json"}
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "MISSED"
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,257 @@
+"""Random histories with crashes at every commit and every launch: the log, the leases and the tables never disagree."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
+
+from fairlead.engines.leases import Lease
+from fairlead.engines.live import LiveEngine
+from fairlead.engines.pretend import PretendRunner
+from fairlead.engines.requests import Cancel, Command, Hold, Release, SetPolicy, SetTenant
+from fairlead.model.jobs import JobSpec
+from fairlead.model.lifecycle import Phase
+from fairlead.policies import REGISTRY
+from fairlead.rounds.loop import Settings, When, run
+from fairlead.rounds.snapshot import dump
+from fairlead.service import requests
+from fairlead.service.database import open_writer
+from fairlead.service.directory import make, open_directory
+from fairlead.service.log import Log, open_log
+from fairlead.service.scheduler import Durable
+from fairlead.service.tables import EVENTS, REQUESTS
+from serving import header
+
+SETTINGS = Settings(10.0, When.EVENTS, 5.0)
+
+
+class Crash(BaseException):
+    """As sudden as kill -9."""
+
+
+@dataclass
+class Asked:
+    seconds: float
+    cancelled: bool = False
+    held: bool = False
+
+
+class Bomb:
+    """Goes off at the n-th dangerous moment, just before or just after the deed."""
+
+    def __init__(self, moment: int | None, after: bool) -> None:
+        self.left, self.after = moment, after
+
+    def around(self, deed: Any) -> Any:
+        def dangerous(*args: Any, **more: Any) -> Any:
+            goes_off = self.left == 0
+            self.left = None if self.left is None else self.left - 1
+            if goes_off and not self.after:
+                raise Crash
+            result = deed(*args, **more)
+            if goes_off:
+                raise Crash
+            return result
+
+        return dangerous
+
+
+class History(RuleBasedStateMachine):
+    jobs = Bundle("jobs")
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+        self.directory = open_directory(self.folder / "state")
+        make(self.directory, header("v100:3,k80:2"))
+        self.writer = open_writer(self.directory.requests, REQUESTS)
+        self.now_s = 1000.0
+        self.asked: dict[str, Asked] = {}
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            try:
+                self.settle()
+            finally:
+                self.writer.close()
+                shutil.rmtree(self.folder)
+
+    # ---- what people do -----------------------------------------------------------------------------------------
+
+    @rule(
+        target=jobs,
+        seconds=st.sampled_from((0.0, 3.0, 30.0)),
+        gpus=st.sampled_from((1, 1, 2)),
+        tenant=st.sampled_from("ab"),
+    )
+    def submit(self, seconds: float, gpus: int, tenant: str) -> str:
+        spec = JobSpec("new", tenant, "mine", 0.0, gpus, None)
+        given = requests.Submission("job", spec, Command(f"sleep {seconds}"))
+        id_ = requests.submit(self.writer, "x", given)
+        assert id_ not in self.asked
+        self.asked[id_] = Asked(seconds)
+        return id_
+
+    @rule(job=jobs)
+    def cancel(self, job: str) -> None:
+        requests.append(self.writer, "x", Cancel(job))
+        self.asked[job].cancelled = True
+
+    @rule(job=jobs)
+    def hold(self, job: str) -> None:
+        requests.append(self.writer, "x", Hold(job))
+        self.asked[job].held = True
+
+    @rule(job=jobs)
+    def release(self, job: str) -> None:
+        requests.append(self.writer, "x", Release(job))
+        self.asked[job].held = False
+
+    @rule(weight=st.sampled_from((1.0, 2.0)))
+    def weigh(self, weight: float) -> None:
+        requests.append(self.writer, "x", SetTenant("a", weight))
+
+    @rule(policy=st.sampled_from(("fifo", "las", "oef-coop")))
+    def switch(self, policy: str) -> None:
+        requests.append(self.writer, "x", SetPolicy(policy))
+
+    @rule(seconds=st.sampled_from((0.5, 4.0, 12.0, 40.0)))
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    @rule(moment=st.integers(0, 12), after=st.booleans())
+    def live_until_it_crashes(self, moment: int, after: bool) -> None:
+        with suppress(Crash):
+            self.live(Bomb(moment, after))
+
+    @rule(snapshot=st.booleans())
+    def live_in_peace(self, snapshot: bool) -> None:
+        self.live(Bomb(None, False), snapshot)
+
+    # ---- the scheduler ------------------------------------------------------------------------------------------
+
+    def live(self, bomb: Bomb, snapshot: bool = False) -> None:
+        """A scheduler from its start until it has nothing more to do."""
+        connection = open_writer(self.directory.events, EVENTS)
+        silence, gone = os.pipe()
+        os.close(gone)
+        runner = PretendRunner(self.folder / "pretended.jsonl", lambda: self.now_s)
+        try:
+            log = open_log(connection)
+            log._write = bomb.around(log._write)  # type: ignore[method-assign]
+            runner.launch = bomb.around(runner.launch)  # type: ignore[method-assign]
+            runner.ask_to_stop = bomb.around(runner.ask_to_stop)  # type: ignore[method-assign]
+            again = requests.unanswered(self.writer, log.taken, log.state)
+            inbox = requests.StoredInbox(self.writer, log, again, silence)
+            engine = LiveEngine(log.state, runner, inbox, self.command_of, lambda: self.now_s)
+            engine.resume()
+            while not inbox.closed:
+                run(Durable(engine, log, inbox), log.state, REGISTRY[log.policy[0]], SETTINGS, log)
+            log.commit(inbox.taken)
+            if snapshot:
+                log.snapshot()
+        finally:
+            runner.close()
+            os.close(silence)
+            connection.close()
+
+    def command_of(self, job: str) -> Command:
+        return requests.command_of(self.writer, job)
+
+    # ---- accounting ---------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        for _ in range(60):
+            self.now_s += 11.0
+            self.live(Bomb(None, False))
+            if all(self.phase(id_) in ENDS[asked.cancelled, asked.held] for id_, asked in self.asked.items()):
+                break
+        connection = open_writer(self.directory.events, EVENTS)
+        log = open_log(connection)
+        assert [spec.id for spec in log.state.specs] == list(self.asked)
+        for id_, asked in self.asked.items():
+            assert log.state.phase[log.state.position[id_]] in ENDS[asked.cancelled, asked.held], (id_, asked)
+        self.check_tables(log)
+        self.check_leases(log)
+        connection.execute("DELETE FROM snapshots")
+        assert dump(open_log(connection).state) == dump(log.state)
+        connection.close()
+
+    def phase(self, id_: str) -> int | None:
+        connection = open_writer(self.directory.events, EVENTS)
+        row = connection.execute("SELECT phase FROM jobs WHERE id = ?", (id_,)).fetchone()
+        connection.close()
+        return None if row is None else Phase[row[0].upper()]
+
+    def check_tables(self, log: Log) -> None:
+        state, connection = log.state, log._connection
+        rows = connection.execute("SELECT id, phase, gpus, leases FROM jobs ORDER BY position").fetchall()
+        assert [tuple(row) for row in rows] == [
+            (spec.id, Phase(int(state.phase[j])).name.lower(), state.held_gpus[j], state.leases[j])
+            for j, spec in enumerate(state.specs)
+        ]
+        free = [row[0] for row in connection.execute("SELECT free FROM nodes ORDER BY position")]
+        assert free == state.node_free.tolist()
+
+    def check_leases(self, log: Log) -> None:
+        """No job ran in two places at once, none ran again after it was through, and no slot was given twice."""
+        runs: dict[str, list[tuple[float, float, bool]]] = defaultdict(list)
+        slots: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+        path = self.folder / "pretended.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        stopped = {tuple(line["stop"]): line["at_s"] for line in lines if "stop" in line}
+        for line in lines:
+            if "lease" not in line:
+                continue
+            lease: dict[str, Any] = line["lease"]
+            end_s = stopped.get((lease["job"], lease["number"]), line["ends_s"])
+            through = (lease["job"], lease["number"]) not in stopped
+            begin_s = line["ends_s"] - self.asked[lease["job"]].seconds
+            runs[lease["job"]].append((begin_s, end_s, through))
+            for gpu in lease["gpus"]:
+                slots[gpu["node"], gpu["slot"]].append((begin_s, end_s))
+        for times in slots.values():
+            assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(times))
+        for id_, found in runs.items():
+            assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(found)), (id_, found)
+            assert not any(through for _, _, through in found[:-1]), (id_, found)
+            finished = log.state.phase[log.state.position[id_]] == Phase.FINISHED
+            assert finished <= found[-1][2], (id_, found)
+
+
+# (cancelled, held) -> where the job may end up; a job may have been through before it was asked.
+ENDS = {
+    (False, False): (Phase.FINISHED,),
+    (False, True): (Phase.HELD, Phase.FINISHED),
+    (True, False): (Phase.CANCELLED, Phase.FINISHED),
+    (True, True): (Phase.CANCELLED, Phase.FINISHED),
+}
+
+TestHistory = History.TestCase
+TestHistory.settings = settings(settings.get_profile("fairlead"), max_examples=25, stateful_step_count=30)
+
+
+def test_a_lease_is_pretended_again_after_a_restart(tmp_path: Path) -> None:
+    now_s = 0.0
+    runner = PretendRunner(tmp_path / "x", lambda: now_s)
+    lease = Lease("j1", 1, (), Command("sleep 5"))
+    runner.launch(lease)
+    runner.close()
+
+    again = PretendRunner(tmp_path / "x", lambda: now_s)
+    assert again.recall(("j1", 1)) == lease
+    now_s = 5.0
+    assert again.look([("j1", 1)]).sights["j1", 1].code == 0
+    again.close()
