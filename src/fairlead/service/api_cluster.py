@@ -17,7 +17,7 @@ from fairlead.policies import REGISTRY
 from fairlead.service import requests
 from fairlead.service.access import scope_of
 from fairlead.service.api_admin import audit as note
-from fairlead.service.configured import configured
+from fairlead.service.configured import NAMES, configured
 from fairlead.service.context import Service, What, Who
 from fairlead.service.errors import ApiError, no_such
 from fairlead.service.fairness import audit_apart
@@ -193,7 +193,7 @@ def show_policy(who: Who, service: What) -> JSONResponse:
             "parameters": configured(name, parameters).parameters,
             "summary": policy.summary,
             "paper": policy.paper,
-            "available": list(REGISTRY),
+            "available": NAMES,
         }
     )
 
@@ -201,8 +201,8 @@ def show_policy(who: Who, service: What) -> JSONResponse:
 @router.put("/policy", status_code=202, response_model=Asked)
 async def set_policy(given: PolicyGiven, who: Who, service: What) -> JSONResponse:
     """Registered policies only."""
-    if given.name not in REGISTRY:
-        raise ApiError(422, "no_such_policy", "there is no such policy", f"use one of {', '.join(REGISTRY)}")
+    if given.name not in NAMES:
+        raise ApiError(422, "no_such_policy", "there is no such policy for a service", f"use one of {', '.join(NAMES)}")
     configured(given.name, given.parameters)
     request = SetPolicy(given.name, given.parameters)
     return await _ask(service, who, request, "policy.set", given.name, given.parameters)

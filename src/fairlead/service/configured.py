@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fairlead.model.allocation import Level
 from fairlead.model.errors import InputError
-from fairlead.policies import find_policy
+from fairlead.policies import REGISTRY, find_policy
 from fairlead.policies.policy import Policy
+
+# What a service can run.
+FOR_ROUNDS = [policy for policy in REGISTRY.values() if policy.level is not Level.TASKS]
+NAMES = [policy.name for policy in FOR_ROUNDS]
 
 
 def configured(name: str, parameters: Mapping[str, Any]) -> Policy:
     """Each parameter must be of the kind that it has by default; JSON's lists stand for tuples."""
     policy = find_policy(name)
+    if policy not in FOR_ROUNDS:
+        raise InputError(f"{name} decides single tasks, which only the simulator runs; use one of {', '.join(NAMES)}")
     known = policy.parameters
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     for key, value in given.items():

@@ -25,6 +25,7 @@ from fairlead.service import requests
 from fairlead.service.api_admin import audit
 from fairlead.service.app import build_app
 from fairlead.service.client import Client, save_credentials
+from fairlead.service.configured import configured
 from fairlead.service.context import Service
 from fairlead.service.database import StoreError, open_writer
 from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory
@@ -115,7 +116,7 @@ def _check(options: Options) -> None:
     if options.plan.engine not in ENGINES:
         raise InputError(f'there is no engine "{options.plan.engine}" (have: {", ".join(ENGINES)})')
     if options.policy is not None:
-        find_policy(options.policy)
+        configured(options.policy, {})
     local = options.host == "localhost"
     with suppress(ValueError):
         local = local or ipaddress.ip_address(options.host).is_loopback
