@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import EVERY_POLICY, THREE, Scene, clusters, job, profiles, run_checked, setups, workloads
+from building import ROUND_POLICIES, THREE, Scene, clusters, job, profiles, run_checked, setups, workloads
 from fairlead.model.allocation import Allocation, Level, Shares
 from fairlead.model.arrays import FloatArray
 from fairlead.model.decision import Decision
@@ -28,9 +28,9 @@ from fairlead.rounds.state import State
 
 ROUND_S = 360.0
 
-every_policy = pytest.mark.parametrize("policy", EVERY_POLICY, ids=attrgetter("name"))
+every_policy = pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))
 grants_and_places = pytest.mark.parametrize(
-    "policy", [p for p in EVERY_POLICY if p.level is not Level.SHARES], ids=attrgetter("name")
+    "policy", [p for p in ROUND_POLICIES if p.level is not Level.SHARES], ids=attrgetter("name")
 )
 
 
