@@ -36,7 +36,11 @@ class Target:
 
 
 TARGETS = (
-    *(Target(policy, workload, 300) for workload in ("plain", "crowded") for policy in ("gavel", "oef-coop", "fft")),
+    *(
+        Target(policy, workload, 300)
+        for workload in ("plain", "crowded")
+        for policy in ("gavel", "oef-coop", "fft", "hlas")
+    ),
     *(Target("hops", workload, 1800) for workload in ("plain", "crowded")),
     *(Target(policy, "long", 120) for policy in ("fifo", "srtf", "las", "tiresias")),
 )

@@ -10,6 +10,8 @@ from numba import njit
 
 FASTEST_IDLE, EARLIEST_FINISH, LONGEST_IDLE = 0, 1, 2  # as in model/tasks.py
 STARTED = -1  # in the list of ready jobs: all its tasks have started; below that: it has a new key
+MANY_GPUS = 256  # beyond that most passes of dispatch are cut short, and a full one follows once in `full_every_s`
+FEW_WAITS = 64  # tasks that may reserve a busy GPU in a pass that is cut short
 LOOK_BACK = 16  # idle GPUs of a type that are searched for one that ran the job last
 
 
@@ -42,6 +44,12 @@ def _sift_down(heap_s, heap_id, size, at):
         heap_s[at], heap_s[child] = heap_s[child], heap_s[at]
         heap_id[at], heap_id[child] = heap_id[child], heap_id[at]
         at = child
+
+
+@njit(cache=True)
+def _heapify(heap_s, heap_id, size):
+    for at in range(size // 2 - 1, -1, -1):
+        _sift_down(heap_s, heap_id, size, at)
 
 
 @njit(cache=True)
@@ -97,6 +105,7 @@ def run_events(
     blind_rank,
     last,
     pace,
+    full_every_s,
 ):
     """Arrivals, ends of tasks and barriers in the order of time; after all events of an instant one pass of dispatch."""
     N, G = task_s.shape
@@ -137,6 +146,7 @@ def run_events(
     virtual_s, virtual_id = np.empty(M), np.zeros(M, np.int64)  # a heap per type: when its GPUs are free, as reserved
     built, left = np.zeros(G, np.bool_), np.zeros(G, np.int64)
     arrived, rows, switches = 0, 0, 0
+    full_s = 0.0  # when the next pass is a full one
 
     while arrived < N or heap_size > 0:
         now = np.inf
@@ -208,17 +218,21 @@ def run_events(
 
         # ---- dispatch
         left_total = idle_total
+        waits = 0
+        cut = M > MANY_GPUS and now < full_s
+        if not cut:
+            full_s = now + full_every_s
         for g in range(G):
             left[g] = idle_size[g]
             built[g] = False
         at = size - 1
         touched = False
-        while at >= 0 and left_total > 0:
+        while at >= 0 and left_total > 0 and not (cut and waits >= FEW_WAITS):
             n = ready[at]
             at -= 1
             begun = False
             for _ in range(unstarted[n]):
-                if left_total == 0:
+                if left_total == 0 or (cut and waits >= FEW_WAITS):
                     break
                 gpu = -1
                 if choice == LONGEST_IDLE:
@@ -253,13 +267,15 @@ def run_events(
                         top = first_gpu[g]
                         if not built[g]:
                             built[g] = True
-                            virtual_s[top : first_gpu[g + 1]] = np.sort(free_s[top : first_gpu[g + 1]])
+                            virtual_s[top : first_gpu[g + 1]] = free_s[top : first_gpu[g + 1]]
+                            _heapify(virtual_s[top : first_gpu[g + 1]], virtual_id[top : first_gpu[g + 1]], gpus[g])
                         if virtual_s[top] + sigma * cost_s[n, g] < best_s:
                             best, best_s = g, virtual_s[top] + sigma * cost_s[n, g]
                     if best < 0:
                         break
                     top = first_gpu[best]
                     if left[best] == 0:  # it waits; its place is reserved for this pass
+                        waits += 1
                         virtual_s[top] += task_s[n, best]
                         _sift_down(
                             virtual_s[top : first_gpu[best + 1]], virtual_id[top : first_gpu[best + 1]], gpus[best], 0

@@ -45,6 +45,7 @@ def run_rule(given: Instance, rule: Rule, pace: FloatArray | None = None) -> Sch
         blind_rank(given),
         given.last_part,
         _pace(given, pace),
+        float(np.median(known.fastest_s)) if known.jobs else 0.0,
     )
     return Schedule(*columns[:6])
 
