@@ -162,6 +162,18 @@ def test_a_tenant_with_two_job_types_is_two_virtual_users() -> None:
     assert split_weights(tenant, weight, work=np.zeros(3)) == pytest.approx([0.5, 0.5, 3.0])
 
 
+def test_gandiva_sells_fast_gpus_at_the_second_highest_ratio() -> None:
+    """Ratios 1.25 and 5, each tenant at first 4 slow and 2 fast GPUs. The price is 1.25 slow for a fast one: the second tenant
+    buys both fast GPUs of the first for 2.5 slow ones. The first has 6.5, as before; the second 21.5 instead of 14.
+    """
+    speedup = np.array([[1.0, 1.25], [1.0, 5.0]])
+
+    shares = gandiva_fair(speedup, np.array([8.0, 4.0]), np.ones(2))
+
+    assert shares == pytest.approx(np.array([[6.5, 0.0], [1.5, 4.0]]))
+    assert (speedup * shares).sum(axis=1) == pytest.approx([6.5, 21.5])
+
+
 def test_gandiva_trades_leave_nobody_worse_off() -> None:
     rng = np.random.default_rng(5)
     for _ in range(50):
