@@ -14,12 +14,13 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
 from fairlead.policies import REGISTRY
-from fairlead.policies.fft import FFTMemory, fair_progress, fft, phi, phi_relative, unit_of_work
+from fairlead.policies.fft import FFTMemory, fair_progress, fft, phi, ranked_costs, unit_of_work
 from fairlead.policies.policy import Policy
 from fairlead.rates.profile import Profile
 from fairlead.studies.simulate import simulate
 
 FFT = REGISTRY["fft"]
+PAPER = {"costs": "paper", "crowd": "now"}  # the equations as printed
 
 # Table 1: 8 and 1 epochs a minute on two single GPUs, two jobs of 16 epochs.
 EPOCHS = profile({"m": {"v100": 8 / 60, "k80": 1 / 60}})
@@ -39,14 +40,21 @@ def jct_min(
     return {spec.id: (state.end_s[j] - spec.arrival_s) / 60 for j, spec in enumerate(state.specs)}
 
 
-@pytest.mark.parametrize(("work", "total"), [("total", 5.75), ("remaining", 6.625)])
-def test_table_1_comes_out_with_total_work_only(work: str, total: float) -> None:
-    """Total work lets the first job finish on the fast GPU: 2 + 3.75. Remaining work swaps them after one round."""
-    jobs = (job("a", samples=16.0, model="m"), job("b", samples=16.0, model="m"))
+TABLE_1_JOBS = (job("a", samples=16.0, model="m"), job("b", samples=16.0, model="m"))
 
-    took = jct_min(jobs, "v100:1,k80:1", FFT.with_parameters({"work": work}), EPOCHS, 60.0, 0.0)
+
+@pytest.mark.parametrize(("work", "total"), [("total", 5.75), ("remaining", 6.625)])
+def test_table_1_comes_out_of_the_printed_cost_with_total_work_only(work: str, total: float) -> None:
+    """Total work lets the first job finish on the fast GPU: 2 + 3.75. Remaining work swaps them after one round."""
+    took = jct_min(TABLE_1_JOBS, "v100:1,k80:1", FFT.with_parameters({**PAPER, "work": work}), EPOCHS, 60.0, 0.0)
 
     assert sum(took.values()) == pytest.approx(total)
+
+
+def test_ranked_costs_give_table_1() -> None:
+    took = jct_min(TABLE_1_JOBS, "v100:1,k80:1", FFT, EPOCHS, 60.0, 0.0)
+
+    assert sum(took.values()) == pytest.approx(5.75)
 
 
 def as_it_says(**parameters: Any) -> Policy:
@@ -64,16 +72,23 @@ def as_it_says(**parameters: Any) -> Policy:
 
 
 @pytest.mark.parametrize(("work", "j4"), [("total", 18.0), ("remaining", 14.4)])
-def test_figure_2_comes_out_with_remaining_work_only(work: str, j4: float) -> None:
+def test_figure_2_comes_out_of_the_printed_cost_with_remaining_work_only(work: str, j4: float) -> None:
     """With total work J4 moves to the A10 at 5, has to leave at 10 and moves again at 15: the paper's bad schedule."""
-    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", as_it_says(work=work), FIG_2, 300.0, 120.0)
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", as_it_says(**PAPER, work=work), FIG_2, 300.0, 120.0)
 
     assert took["j4"] == pytest.approx(j4)
 
 
+def test_ranked_costs_give_the_good_schedule_of_figure_2() -> None:
+    """At 5 minutes J4 gets a round of 5 on the T4, or one of 3 on the A10 that is worth 4.8."""
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", as_it_says(), FIG_2, 300.0, 120.0)
+
+    assert took["j4"] == pytest.approx(14.4)
+
+
 def test_our_rule_for_moves_refuses_the_bad_schedule_of_figure_2() -> None:
     """Three minutes on the A10 are worth 4.8 on the T4, less than the round of 5 that the move takes."""
-    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", FFT, FIG_2, 300.0, 120.0)
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", FFT.with_parameters(PAPER), FIG_2, 300.0, 120.0)
 
     assert took["j4"] == pytest.approx(14.4)
 
@@ -92,23 +107,38 @@ def test_phi_by_hand() -> None:
     assert cost == pytest.approx(np.array([[20.6, 0.0]]))
 
 
-def test_relative_phi_by_hand() -> None:
-    """Three rounds old, 4 GPUs, 10 units, 2 and 1 a round: 3 x 2/10 + 4 x 10/2 = 20.6; 0.3 + 4 (10/2 + 2 - 1) = 24.3."""
-    cost = phi_relative(np.array([3.0]), np.array([[2.0, 1.0]]), np.array([10.0]), np.array([4]))
+def test_ranked_costs_by_hand() -> None:
+    """Two jobs on a fast and a slow type, 2 and 1 units a round, none of it done.
 
-    assert cost == pytest.approx(np.array([[20.6, 24.3]]))
+    The first, one GPU wide: r = 4/2 = 2 rounds, volume 2, first of two: (2/2)^2 = 1. Fair progress 1, so tau - a = 4; three
+    rounds old: u = (3 + 2)/4 = 1.25. With kappa 2 it is worth 1 + 2 x 0.25 = 1.5: -1.5 and, on the slow type, -0.75. The
+    second, two wide: r = 10/2, volume 10, ((2 - 1)/2)^2 = 1/4; u = 5/20 is no reason to compensate. It is worth 2 x 1/4, and
+    a move to the slow type takes a fifth of a round: -0.5 and -0.5 (1/2 - 1/5) = -0.15.
+    """
+    cost = ranked_costs(
+        age=np.array([3.0, 0.0]),
+        theta=np.array([[2.0, 1.0], [2.0, 1.0]]),
+        W=np.array([4.0, 10.0]),
+        done=np.zeros(2),
+        d=np.array([1, 2]),
+        fair=np.array([1.0, 0.5]),
+        s=np.array([[0.0, 0.0], [0.0, 0.2]]),
+        kappa=2.0,
+    )
+
+    assert cost == pytest.approx(np.array([[-1.5, -0.75], [-0.5, -0.15]]))
 
 
-@pytest.mark.parametrize(("slower", "fast_gpu"), [("volume", "long"), ("relative", "short")])
-def test_the_printed_cost_gives_the_fast_gpu_to_the_longer_of_two_jobs(slower: str, fast_gpu: str) -> None:
+@pytest.mark.parametrize(("costs", "fast_gpu"), [("paper", "long"), ("ranked", "short")])
+def test_the_printed_cost_gives_the_fast_gpu_to_the_longer_of_two_jobs(costs: str, fast_gpu: str) -> None:
     """Both run twice as fast on the V100, the short one a little more than that.
 
-    Volume: the K80 costs the long job 100 - 50 more, the short one 2 - 0.8. Relative: 1 against 1.5.
+    Printed: the K80 costs the long job 100 - 50 more, the short one 2 - 0.8.
     """
     speeds = profile({"long": {"v100": 2.0, "k80": 1.0}, "short": {"v100": 2.5, "k80": 1.0}})
     jobs = [job("l", samples=36000.0, model="long"), job("s", samples=720.0, model="short")]
 
-    grants, _ = fft(Scene(jobs, "v100:1,k80:1", speeds).view(360.0), None, slower=slower)
+    grants, _ = fft(Scene(jobs, "v100:1,k80:1", speeds).view(360.0), None, costs=costs)
 
     on_v100 = grants.jobs[grants.types == 0].tolist()
     assert [("long", "short")[j] for j in on_v100] == [fast_gpu]

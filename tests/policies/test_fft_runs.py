@@ -20,6 +20,7 @@ from fairlead.studies.simulate import simulate
 from fairlead.studies.summary import summarise
 
 FFT = REGISTRY["fft"]
+PAPER = {"costs": "paper", "crowd": "now"}  # the equations as printed
 ROUND_S = 300.0
 TYPES = "t4:12,a10:12,v100:12"
 
@@ -44,7 +45,7 @@ def crowded(seed: int, jobs: int = 260, load: float = 6.0) -> tuple[list[JobSpec
 
 def run(seed: int, **parameters: Any) -> dict[str, Any]:
     jobs, speeds = crowded(seed)
-    policy = FFT.with_parameters({"settle": 0, **parameters})
+    policy = FFT.with_parameters({"settle": 0, **PAPER, **parameters})
     return summarise(simulate(setup(jobs, TYPES, policy, speeds, round_s=ROUND_S)).state)
 
 
@@ -65,7 +66,7 @@ def test_rho_is_never_negative_and_memory_holds_just_the_active_jobs() -> None:
     seen: list[float] = []
 
     def watched(view: View, memory: FFTMemory | None) -> tuple[Grants, FFTMemory]:
-        grants, kept = fft(view, memory, settle=0)
+        grants, kept = fft(view, memory, costs="paper", settle=0)
         assert np.array_equal(kept.job, view.job)
         seen.extend(kept.rho.tolist())
         return grants, kept
@@ -97,8 +98,9 @@ def first_start_rounds(**parameters: Any) -> float:
     return float(state.first_start_s[state.position["wide"]] / ROUND_S)
 
 
-def test_a_stream_of_short_jobs_starves_a_wide_one_without_compensation() -> None:
-    assert first_start_rounds(kappa=0.0) >= ROUNDS
+@pytest.mark.parametrize("costs", [PAPER, {}], ids=["as printed", "ranked"])
+def test_a_stream_of_short_jobs_starves_a_wide_one_without_compensation(costs: dict[str, Any]) -> None:
+    assert first_start_rounds(**costs, kappa=0.0) >= ROUNDS
 
 
 def test_every_job_runs_within_a_bounded_time_of_its_arrival_under_a_stream_of_short_jobs() -> None:
@@ -110,9 +112,17 @@ def test_every_job_runs_within_a_bounded_time_of_its_arrival_under_a_stream_of_s
     bound = int(t[t / 10 + 40 - t * (t - 1) / 500 < 4 * 0.99][0])
 
     assert bound == 163
-    assert first_start_rounds() <= bound
+    assert first_start_rounds(**PAPER) <= bound
 
 
+def test_ranked_costs_start_it_once_it_is_late_enough_to_outweigh_four_short_jobs() -> None:
+    """The wide job, last of five, is worth 1/25 + u - 1 a GPU with u = (t + 10) / 50; the four short ones 1, 16/25, 9/25 and
+    4/25, on average 0.54. It goes before them where 1/25 + (t + 10) / 50 - 1 > 0.54: from t = 66 on.
+    """
+    assert first_start_rounds() == 66
+
+
+@pytest.mark.parametrize("costs", [PAPER, {}], ids=["as printed", "ranked"])
 @pytest.mark.parametrize("kappa", [4.0, 16.0])
-def test_more_compensation_starts_it_sooner(kappa: float) -> None:
-    assert first_start_rounds(kappa=kappa) < first_start_rounds()
+def test_more_compensation_starts_it_sooner(kappa: float, costs: dict[str, Any]) -> None:
+    assert first_start_rounds(**costs, kappa=kappa) < first_start_rounds(**costs)

@@ -31,9 +31,19 @@ class Effort:
 
 
 def assign(
-    c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray, effort: Effort | None = None
+    c: FloatArray,
+    runs: BoolArray,
+    d: IntArray,
+    Y: IntArray,
+    held: IntArray,
+    effort: Effort | None = None,
+    bonus: float | None = None,
 ) -> tuple[IntArray, str]:
     """j  type of each job or -1, and how it was found.
+
+        min  sum_j sum_i (c_ij - B d_j) x_ij     s.t.  sum_i x_ij <= 1,   sum_j d_j x_ij <= Y_i,   x_ij in {0, 1}
+
+    B, the `bonus`, is what a GPU in use is worth; None = more than any c_ij / d_j, so that as many are used as can be.
 
     The linear program has at most one fractional job per type. These jobs are let go, and the GPUs that are free then go
     out one by one where a GPU costs least: to the smallest c_ij / d_j that fits. Where that costs more than `CLOSE` above
@@ -41,7 +51,7 @@ def assign(
     others leave, where these are few enough to list, else by a small whole-number program.
     """
     effort = effort or Effort()
-    cells = _cells(c, runs, d, Y, held)
+    cells = _cells(c, runs, d, Y, held, bonus)
     relaxed = _relax(cells, effort.iterations)
     if relaxed is None:
         return cells.refill(np.full(len(d), NO_TYPE)), "greedy"
@@ -69,6 +79,7 @@ class _Cells:
     d: IntArray  # j
     Y: IntArray  # i
     bonus: float  # B
+    above_all: bool  # B is larger than any cost of a GPU
 
     @property
     def price(self) -> FloatArray:
@@ -79,7 +90,8 @@ class _Cells:
         """The cells of some jobs, who are then numbered from 0, on what is left; and which cells these are."""
         mine = open_jobs[self.jobs]
         row = np.cumsum(open_jobs) - 1  # of an open job
-        return _Cells(row[self.jobs[mine]], self.types[mine], self.cost[mine], self.d[open_jobs], Y, bonus), mine
+        jobs, types, cost = row[self.jobs[mine]], self.types[mine], self.cost[mine]
+        return _Cells(jobs, types, cost, self.d[open_jobs], Y, bonus, self.above_all), mine
 
     def program(self, whole: bool = False) -> LinearProgram:
         """Rows: one per job, one per type."""
@@ -126,15 +138,15 @@ class _Cells:
         return type_of
 
 
-def _cells(c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray) -> _Cells:
+def _cells(c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray, bonus: float | None) -> _Cells:
     """Of two equal choices the type that a job holds is the cheaper one."""
     jobs, types = np.nonzero(runs)
     cost = c[jobs, types] - STAY * (held[jobs] == types)
-    return _Cells(jobs, types, cost, d, Y, _bonus(cost, d[jobs]))
+    return _Cells(jobs, types, cost, d, Y, _bonus(cost, d[jobs]) if bonus is None else bonus, bonus is None)
 
 
 def _bonus(cost: FloatArray, width: IntArray) -> float:
-    """B: a GPU in use is worth more than any cell costs, so that none is left idle while a job fits."""
+    """B: a GPU in use is worth more than any cell costs."""
     return 1.0 + float((np.abs(cost) / width).max(initial=0.0))
 
 
@@ -194,9 +206,10 @@ def _settled(cells: _Cells, sure: IntArray, open_jobs: BoolArray, nodes: int, cl
     if int(open_jobs.sum()) * int(np.prod(cells.free(sure) + 1.0)) <= TABLE:
         return cells.refill(_best_of_all(cells, sure, np.flatnonzero(open_jobs)))
     # A bonus of their own: that of all jobs can be so large that the solver takes the costs for noise.
-    bonus = _bonus(cells.cost[mine], cells.d[cells.jobs[mine]])
+    bonus = _bonus(cells.cost[mine], cells.d[cells.jobs[mine]]) if cells.above_all else cells.bonus
     part, mine = cells.part(open_jobs, cells.free(sure), bonus)
-    gap = close / (bonus * max(int(part.Y.sum()), 1))  # the objective is about B times the GPUs
+    dearest = max(bonus, _bonus(part.cost, part.d[part.jobs]))
+    gap = close / (dearest * max(int(part.Y.sum()), 1))  # the objective is about that much times the GPUs
     found = solve(part.program(whole=True), Limit(nodes=nodes), gap=gap)
     if not isinstance(found, Optimal | TimeLimit) or found.x is None:
         return None

@@ -32,11 +32,12 @@ def fft(
     view: View,
     memory: FFTMemory | None,
     *,
+    costs: str = "ranked",
     kappa: float = 1.0,
+    idle: float = 0.3,
     work: str = "total",
-    crowd: str = "now",
+    crowd: str = "mean",
     alone: str = "share",
-    slower: str = "volume",
     settle: int = SETTLE,
     exact: bool = False,
     nodes: int = NODES,
@@ -47,6 +48,8 @@ def fft(
         min  sum_j sum_i [ phi_ij + s_ij - kappa rho_j theta_ij ] x_ij      x_ij in {0, 1}                  (6)
              sum_i x_ij <= 1  every job j,    sum_j d_j x_ij <= Y_i  every type i,    no GPU idle while a job fits
 
+    With `costs` "paper", and |A| of tau as it is "now" (`crowd`), the terms are those of the paper:
+
         phi_ij     = (t - a_j) theta_ij / W_j  +  d_j W_j / theta_ij                                        (3)
         s_ij       = restart time in rounds if type i is not the one that the job last ran on, else 0
         rho_j(t+1) = max{ 0, rho_j(t) + mu_j(t) (W_j / (tau_j - a_j) - progress) },   rho_j(a_j) = 0         (5)
@@ -54,21 +57,21 @@ def fft(
 
     Times are in rounds. The unit of work is one round on the slowest type that the job can use, at its width d_j;
     theta_ij are units a round. tau_j is when the job would end on its isolated share: 1/|A| of every type. A type
-    without the memory has rate 0 and no variable.
+    without the memory has rate 0 and no variable. `kappa` scales the compensation (1 = the paper, 0 = none). `work` is
+    the W of (3): "total" or "remaining". `crowd` is the |A| of tau: "now", or "mean" over the job's life. `alone` is the
+    private cluster: the "share" of all types, or "one-type", the best single one. The linear program is rounded, and
+    where rounding is dear `settle` jobs are decided anew, by a program of up to `nodes` nodes; with `exact`, all jobs.
 
-    `kappa` scales the compensation (1 = the paper, 0 = none). `work` is the W of phi: "total" or "remaining". `crowd`
-    is the |A| of tau: "now", or "mean" over the job's life. `alone` is the private cluster: the "share" of all types, or
-    "one-type", the best single one. `slower` is what a slow type costs: the "volume" of (3), or "relative" to the job's
-    fastest type (see `phi_relative`), ours: (3) gives fast GPUs to the longest of the jobs that run. The linear program is rounded, and where rounding is dear `settle` jobs are decided
-    anew by a whole-number program of up to `nodes` nodes; with `exact`, all jobs.
-
-    Departs: the unit is not in the paper, which leaves the weight of rho open. Progress is what was achieved, after
+    Departs: by default `costs` are "ranked" (see `ranked_costs`), ours. (3) gives fast GPUs to the longest of the jobs
+    that run, and (5) compensates jobs that will meet their fair time anyway; decisions/0021 has the measurements. Of the
+    paper's terms: the unit is not in the paper, which leaves the weight of rho open. Progress is what was achieved, after
     restarts and losses, and a decision inside a round counts its part of a round. Weights scale the isolated share.
     Work conservation is a bonus B d_j per grant and a refill instead of a hard row, for which whole-number solvers often
-    find no point at all. Remaining work does not fall below one unit (or W_j, if less), or a job would become dear just
-    before its end. A job of unknown length is taken for half done, with at least one unit to go.
+    find no point at all: above any cost with the paper's, `idle` with ranked ones. Remaining work does not fall below
+    one unit (or W_j, if less), or a job would become dear just before its end. A job of unknown length is taken for half
+    done, with at least one unit to go.
     """
-    _check(work, crowd, alone, slower)
+    _check(costs, work, crowd, alone)
     assert view.total is not None, "fft declares that it knows lengths"
     assert view.done is not None
     runs = (view.rate > 0) & (view.capacity >= view.width[:, None])  # j,i
@@ -81,13 +84,16 @@ def fft(
     active = np.where((age > 0) & (crowd == "mean"), now.crowd / np.maximum(age, 1e-300), view.jobs)  # j  |A|
     active = active * view.weight.sum() / (view.jobs * view.weight) if view.jobs else active
     fair = fair_progress(np.where(runs, theta, 0.0), view.width, view.capacity, active, alone)  # j
-    left = total if work == "total" else np.maximum(total - done, np.minimum(total, 1.0))
     moves = (now.last_type >= 0)[:, None] & (now.last_type[:, None] != np.arange(len(view.capacity)))  # j,i
     s = np.where(moves, (view.restart_s / view.round_s)[:, None], 0.0)  # j,i  rounds
-    price = phi if slower == "volume" else phi_relative
-    c = price(age, theta, left, view.width) + s - kappa * now.rho[:, None] * theta
+    if costs == "paper":
+        left = total if work == "total" else np.maximum(total - done, np.minimum(total, 1.0))
+        c = phi(age, theta, left, view.width) + s - kappa * now.rho[:, None] * theta
+    else:
+        c = ranked_costs(age, np.where(runs, theta, 0.0), total, done, view.width, fair, s, kappa)
     effort = Effort(settle, exact, nodes, iterations)
-    type_of, how = assign(c, runs, view.width, view.capacity, view.held_type, effort)
+    bonus = None if costs == "paper" else idle
+    type_of, how = assign(c, runs, view.width, view.capacity, view.held_type, effort, bonus)
     jobs = np.flatnonzero(type_of >= 0)
     jobs = jobs[np.argsort(c[jobs, type_of[jobs]] / view.width[jobs], kind="stable")]  # the cheapest GPUs first
     kept = FFTMemory(view.now_s, view.job, now.rho, done, fair, age * fair / total, now.last_type, now.crowd)
@@ -107,15 +113,36 @@ def phi(age: FloatArray, theta: FloatArray, W: FloatArray, d: IntArray) -> Float
     return np.asarray((age / W)[:, None] * theta + volume)
 
 
-def phi_relative(age: FloatArray, theta: FloatArray, W: FloatArray, d: IntArray) -> FloatArray:
-    """j,i  the same with d (W / best + best / theta - 1) for the volume, best = max_i theta_ij.
+def ranked_costs(
+    age: FloatArray,
+    theta: FloatArray,
+    W: FloatArray,
+    done: FloatArray,
+    d: IntArray,
+    fair: FloatArray,
+    s: FloatArray,
+    kappa: float,
+) -> FloatArray:
+    """j,i  what a round's progress is worth, with its sign turned: short jobs first, and those that run late.
 
-    Who runs is decided by the volume on the fastest type, who runs where by how many times slower the job is there. In
-    (3) a type that is half as fast costs a job the more the longer it is, so that short jobs get what is left.
+        c_ij = - d_j ( ((n - k_j) / n)^2  +  kappa max{0, u_j - 1} ) (theta_ij / best_j - s_ij)
+        r_j  = (W_j - done_j) / best_j          rounds to go on the fastest type, best_j = max_i theta_ij
+        k_j  = place of the job by its remaining volume d_j r_j, from 0
+        u_j  = (t - a_j + r_j) / (tau_j - a_j)   the least finish-time fairness ratio that it can still reach
+
+    In the form of (6): phi_ij = - d_j ((n - k_j) / n)^2 theta_ij / best_j, rho_j = d_j max{0, u_j - 1} / best_j, and a
+    move costs the progress that it takes. A round on a fast type is worth most to the shortest job, since all others
+    wait for it. Nothing is compensated while a job can still end within its fair time; who waits longer gets ever
+    dearer to leave out, so that nobody starves.
     """
-    best = theta.max(axis=1, keepdims=True, initial=1e-300)
-    slower = np.divide(best, theta, out=np.ones_like(theta), where=theta > 0) - 1.0
-    return np.asarray((age / W)[:, None] * theta + d[:, None] * (W[:, None] / best + slower))
+    n = len(age)
+    best = np.maximum(theta.max(axis=1, initial=0.0), 1e-300)  # j
+    r = np.maximum(W - done, 0.0) / best  # j  rounds
+    rank = np.empty(n)  # j  n - k
+    rank[np.argsort(d * r, kind="stable")] = np.arange(n, 0, -1)
+    late = np.maximum((age + r) * fair / W - 1.0, 0.0)  # j  u - 1
+    worth = d * ((rank / max(n, 1)) ** 2 + kappa * late)  # j
+    return np.asarray(-worth[:, None] * (theta / best[:, None] - s))
 
 
 def fair_progress(theta: FloatArray, d: IntArray, Y: IntArray, active: FloatArray, alone: str) -> FloatArray:
@@ -153,12 +180,12 @@ def _recall(view: View, memory: FFTMemory | None, done: FloatArray, age: FloatAr
     return _Recalled(rho, last_type, crowd)
 
 
-def _check(work: str, crowd: str, alone: str, slower: str) -> None:
+def _check(costs: str, work: str, crowd: str, alone: str) -> None:
     for name, value, wanted in (
+        ("costs", costs, ("ranked", "paper")),
         ("work", work, ("total", "remaining")),
         ("crowd", crowd, ("now", "mean")),
         ("alone", alone, ("share", "one-type")),
-        ("slower", slower, ("volume", "relative")),
     ):
         if value not in wanted:
             raise InputError(f'fft: {name} is "{value}"; wanted {" or ".join(wanted)}')

@@ -70,11 +70,13 @@ MODELS = (
 )
 
 BASELINES = ("gavel", "gavel-sjf", "allox", "tiresias", "tiresias-fft", "srtf")
+PRINTED: dict[str, Any] = {"costs": "paper", "crowd": "now"}  # the paper's equations (3) and (5)
 VARIANTS: dict[str, dict[str, Any]] = {
     "fft": {},
     "fft, no compensation": {"kappa": 0.0},
-    "fft, remaining work": {"work": "remaining"},
-    "fft, relative": {"slower": "relative"},
+    "fft, as printed": PRINTED,
+    "fft, as printed, remaining work": {**PRINTED, "work": "remaining"},
+    "fft, as printed, no compensation": {**PRINTED, "kappa": 0.0},
 }
 TRACES = {"trace 1, all 4 GPUs wide": (4,), "trace 2, mixed widths": WIDTHS}
 
@@ -85,9 +87,14 @@ class Scale:
     seeds: int
     large_jobs: int  # of the simulation on ten times the cluster; 0 = none
 
+    @property
+    def every_seed(self) -> range:
+        return range(FIRST_SEED, FIRST_SEED + self.seeds)
 
+
+FIRST_SEED = 1000  # ours: parameters were chosen on seeds 100-105
 QUICK = Scale(jobs=100, seeds=2, large_jobs=0)
-FULL = Scale(jobs=JOBS, seeds=3, large_jobs=4000)
+FULL = Scale(jobs=JOBS, seeds=5, large_jobs=4000)
 
 
 def reproduce(scale: Scale) -> Iterator[tuple[str, Any]]:
@@ -102,7 +109,7 @@ def reproduce(scale: Scale) -> Iterator[tuple[str, Any]]:
 
 def compare(names: Sequence[str], widths: tuple[int, ...], scale: Scale, hosts: int = 3) -> dict[str, Any]:
     """Every number of every policy over seeds, and how many times FFT is better at it."""
-    runs = {name: [run(name, widths, scale.jobs, seed, hosts=hosts) for seed in range(scale.seeds)] for name in names}
+    runs = {name: [run(name, widths, scale.jobs, seed, hosts=hosts) for seed in scale.every_seed] for name in names}
     found: dict[str, Any] = {}
     for name, results in runs.items():
         row: dict[str, Any] = {metric: spread(column(results, metric)) for metric in results[0]}
@@ -121,6 +128,9 @@ def claims(parts: dict[str, Any]) -> list[dict[str, str]]:
     def times(metric: str, name: str) -> list[str]:
         return [_range(part[name]["times_better"][metric], "x") for part in (first, second)]
 
+    def plain(metric: str, name: str) -> list[str]:
+        return [_range(part[name][metric], "") for part in (first, second)]
+
     def percent(metric: str, name: str) -> list[str]:
         return [_range(part[name][metric], "%") for part in (first, second)]
 
@@ -131,11 +141,15 @@ def claims(parts: dict[str, Any]) -> list[dict[str, str]]:
         ("JCT against AlloX", "up to 5.22x on trace 1", times("jct_h", "allox")),
         ("JCT against Tiresias, its variant", "up to 3.15x, simulated 3.88x", times("jct_h", "tiresias-fft")),
         ("JCT against Tiresias, no lengths", "(not compared)", times("jct_h", "tiresias")),
+        ("makespan against Gavel, max-min", "up to 3.12x over all", times("makespan_h", "gavel")),
         ("makespan against Tiresias, its variant", "up to 3.12x over all", times("makespan_h", "tiresias-fft")),
         ("mean FTF against Gavel, max-min", "1.64x, simulated up to 2.19x", times("mean_ftf", "gavel")),
         ("max FTF against Gavel, max-min", "1.4x, simulated up to 1.99x", times("max_ftf", "gavel")),
         ("max FTF against Gavel, shortest first", "the same", times("max_ftf", "gavel-sjf")),
         ("max FTF against Tiresias, its variant", "2.18x, simulated up to 2.52x", times("max_ftf", "tiresias-fft")),
+        ("max FTF against Tiresias, no lengths", "(not compared)", times("max_ftf", "tiresias")),
+        ("max FTF against AlloX", "(not said)", times("max_ftf", "allox")),
+        ("mean FTF against Tiresias, its variant", "1.67x, simulated up to 2.48x", times("mean_ftf", "tiresias-fft")),
         ("jobs with FTF at most 1: fft", "70 %", percent("share_at_most_1", "fft")),
         ("the same: gavel, max-min", "38 %", percent("share_at_most_1", "gavel")),
         ("the same: tiresias-fft", "49 %", percent("share_at_most_1", "tiresias-fft")),
@@ -143,6 +157,13 @@ def claims(parts: dict[str, Any]) -> list[dict[str, str]]:
         ("longest starvation, tiresias-fft / fft", "6.35x", times("starvation_h", "tiresias-fft")),
         ("changes of type to a faster one: fft", "63 %", percent("to_faster", "fft")),
         ("the same: gavel, max-min", "49 %", percent("to_faster", "gavel")),
+        ("migrations a job: fft", "1.46x fewer switches than Gavel", plain("migrations", "fft")),
+        ("the same: gavel, max-min", "", plain("migrations", "gavel")),
+        ("fractional JCT over its lower bound: fft", "a constant", plain("fractional", "fft")),
+        ("the same: gavel, max-min", "", plain("fractional", "gavel")),
+        ("the same: allox", "", plain("fractional", "allox")),
+        ("JCT, equations as printed / fft", "", times("jct_h", "fft, as printed")),
+        ("max FTF, equations as printed / fft", "", times("max_ftf", "fft, as printed")),
         ("JCT with lengths wrong by up to 30 %", "at most +17 %", wrong),
     ]
     return [{"claim": claim, "paper": paper, "trace 1": one, "trace 2": two} for claim, paper, (one, two) in rows]
@@ -151,15 +172,15 @@ def claims(parts: dict[str, Any]) -> list[dict[str, str]]:
 def _range(values: dict[str, float], unit: str) -> str:
     if unit == "%":
         return f"{values['mean']:.0%} ({values['low']:.0%}..{values['high']:.0%})".replace("%", " %")
-    return f"{values['mean']:.2f}x ({values['low']:.2f}..{values['high']:.2f})"
+    return f"{values['mean']:.2f}{unit} ({values['low']:.2f}..{values['high']:.2f})"
 
 
 def wrong_lengths(scale: Scale) -> dict[str, Any]:
     """How much longer jobs take when lengths are declared wrong by up to 30 % either way."""
     found: dict[str, Any] = {}
     for trace, widths in TRACES.items():
-        right = [run("fft", widths, scale.jobs, seed) for seed in range(scale.seeds)]
-        wrong = [run("fft", widths, scale.jobs, seed, error=LENGTH_ERROR) for seed in range(scale.seeds)]
+        right = [run("fft", widths, scale.jobs, seed) for seed in scale.every_seed]
+        wrong = [run("fft", widths, scale.jobs, seed, error=LENGTH_ERROR) for seed in scale.every_seed]
         found[trace] = {
             "jct_change": spread(column(wrong, "jct_h") / column(right, "jct_h") - 1.0),
             "max_ftf_change": spread(column(wrong, "max_ftf") / column(right, "max_ftf") - 1.0),
