@@ -77,6 +77,21 @@ def test_what_is_held_adds_up_to_what_the_summary_says() -> None:
     assert (shares <= 1 + 1e-9).all()
 
 
+def test_what_is_held_task_by_task_adds_up_too() -> None:
+    jobs = [job(f"j{i}", 1 + i % 3, 7000.0 + 90 * i, at=50.0 * i, model="fast", tenant=f"t{i % 3}") for i in range(20)]
+    made = setup(jobs, "v100:4,k80:4", policy="hlas")
+    line = Timeline(made.cluster)
+    state = simulate(made, watch=line).state
+
+    held = line.held()
+    series = read_series(line, {}, slices=10, most_tenants=8)
+
+    assert float((held.gpus * (held.end_s - held.start_s)).sum()) == pytest.approx(state.busy_gpu_s)
+    used = [4 * np.mean(series["utilisation"][t]) for t in ("v100", "k80")]
+    assert sum(used) / 8 == pytest.approx(summarise(state)["gpu_utilisation"], rel=1e-6)
+    assert not len(line.stays().job)
+
+
 def test_nothing_comes_of_nothing() -> None:
     series = read_series(watched(setup([])), {}, slices=3, most_tenants=8)
 

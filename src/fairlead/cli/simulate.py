@@ -27,6 +27,7 @@ from fairlead.cli.world import (
     Round,
     ServerFactors,
     SkipImpossible,
+    Task,
     TenantWeights,
     settings_of,
     weights_of,
@@ -53,6 +54,7 @@ def simulate(
     round_: Round = "360",
     decide: Decide = "rounds",
     min_run: MinRun = "0s",
+    task: Task = "60s",
     restart_cost: RestartCost = None,
     tenant_weight: TenantWeights = None,
     server_factors: ServerFactors = "1:1",
@@ -82,7 +84,7 @@ def simulate(
         ),
         profile=profile,
         policy=chosen.with_parameters(parse_parameters(param or [], chosen.parameters)),
-        settings=settings_of(round_, decide, min_run),
+        settings=settings_of(round_, decide, min_run, task),
         world=world_of(seed, server_factors, mtbf, repair, checkpoint_every, length_error),
         restart_s=None if restart_cost is None else parse_duration(restart_cost),
         tenant_weight=weights_of(tenant_weight),
@@ -107,7 +109,7 @@ def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:
         **summarise_run(result.run),
         "cpu_s": result.cpu_s,
         "wall_s": result.wall_s,
-        "assumptions": list(setup.trace.notes),
+        "assumptions": [*setup.trace.notes, *result.run.notes],
     }
     if output is Format.json:
         print_json(summary)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 Round = Annotated[str, typer.Option("--round", help="Length of a round.", metavar="DURATION")]
 Decide = Annotated[str, typer.Option("--decide", help="Decide at `rounds` only, or at `events` inside a round too.")]
 MinRun = Annotated[str, typer.Option("--min-run", help="A job keeps its GPUs at least this long.", metavar="DURATION")]
+Task = Annotated[
+    str,
+    typer.Option("--task", help="Policies of level tasks: length of a task on the fastest type.", metavar="DURATION"),
+]
 RestartCost = Annotated[
     str | None,
     typer.Option("--restart-cost", help="Cost of a move, instead of each model's own.", metavar="DURATION"),
@@ -42,12 +46,14 @@ LengthError = Annotated[
 SkipImpossible = Annotated[bool, typer.Option("--skip-impossible", help="Leave out jobs that can never run.")]
 
 
-def settings_of(round_: str, decide: str, min_run: str) -> Settings:
+def settings_of(round_: str, decide: str, min_run: str, task: str = "60") -> Settings:
     from fairlead.rounds.loop import Settings, When
 
     if decide not in list(When):
         raise InputError(f'--decide "{decide}": wanted one of {", ".join(When)}')
-    return Settings(_positive("--round", round_), When(decide), parse_duration(min_run))
+    return Settings(
+        _positive("--round", round_), When(decide), parse_duration(min_run), task_s=_positive("--task", task)
+    )
 
 
 def world_of(seed: int, server_factors: str, mtbf: str, repair: str, checkpoint_every: str, error: float) -> World:

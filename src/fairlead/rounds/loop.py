@@ -69,6 +69,7 @@ class Run:
 
     rounds: int = 0  # round boundaries at which a job was active, decided or not
     decision_cpu_s: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what was assumed
 
 
 def run(

@@ -49,6 +49,11 @@ def run_tasks(
     started_s = time.process_time()
     jobs = as_tasks(truth, believed, task_s=settings.task_s, switch=settings.task_switch, switch_s=switch_s)
     schedule = dispatch(jobs, policy)
+    cost = f"{settings.task_switch:.0%} of a task" if switch_s is None else f"{switch_s:g} s"
+    result.notes.append(
+        f"single tasks of about {jobs.task_s:.0f} s on a job's fastest type, {len(schedule):,} in all; every job counts as "
+        f"relaxed; a GPU that turns to another job pays {cost}"
+    )
     result.decision_cpu_s.append(time.process_time() - started_s)
     for event in tell(jobs, schedule, truth.declared(), truth.total, settings.round_s):
         if state.active:

@@ -26,7 +26,7 @@ class Stays:
 
     job: IntArray
     node: IntArray
-    gpus: IntArray
+    gpus: IntArray | FloatArray
     start_s: FloatArray
     end_s: FloatArray
 
@@ -46,6 +46,11 @@ class Timeline:
         self._open: dict[int, list[int]] = {}  # job -> its rows that have not ended
         self._rows = array("q")  # job, node, GPUs, job, node, GPUs, ...
         self._start_s, self._end_s = array("d"), array("d")
+        # Where GPUs change hands by task: averages by job and type, on the first node of the type.
+        self._first_node = [int(np.argmax(cluster.node_type == t)) for t in range(len(cluster.types))]
+        self._serving: dict[int, list[int]] = {}
+        self._shared_rows = array("q")  # job, node, job, node, ...
+        self._shared_gpus, self._shared_start_s, self._shared_end_s = array("d"), array("d"), array("d")
 
     def event(self, event: ev.Event) -> None:
         self.now_s = event.time_s
@@ -54,6 +59,8 @@ class Timeline:
             self.width.append(event.spec.gpus)
             self.arrival_s.append(event.time_s)
             self.end_s.append(np.inf)
+        elif isinstance(event, ev.Served):
+            self._share(event)
         elif isinstance(event, _LEAVE):
             for j in event.jobs.tolist():
                 self._leave(j, event.time_s)
@@ -74,14 +81,40 @@ class Timeline:
                 self._end_s.append(np.inf)
             self._open[j] = list(range(first, len(self._start_s)))
 
+    def _share(self, event: ev.Served) -> None:
+        for j, gpus in zip(event.jobs.tolist(), event.gpus.tolist(), strict=True):
+            self._leave(j, event.time_s)
+            first = len(self._shared_gpus)
+            for node, held in zip(self._first_node, gpus, strict=True):
+                if held:
+                    self._shared_rows.extend((j, node))
+                    self._shared_gpus.append(held)
+                    self._shared_start_s.append(event.time_s)
+                    self._shared_end_s.append(np.inf)
+            self._serving[j] = list(range(first, len(self._shared_gpus)))
+
     def _leave(self, j: int, time_s: float) -> None:
         for row in self._open.pop(j, ()):
             self._end_s[row] = time_s
+        for row in self._serving.pop(j, ()):
+            self._shared_end_s[row] = time_s
 
     def stays(self) -> Stays:
         job, node, gpus = np.array(self._rows, dtype=np.int64).reshape(-1, 3).T
         start_s, end_s = np.array(self._start_s), np.minimum(np.array(self._end_s), self.now_s)
         return Stays(job, node, gpus, start_s, end_s)
+
+    def shared(self) -> Stays:
+        """What was held on average where GPUs change hands by task; of the node only the type counts."""
+        job, node = np.array(self._shared_rows, dtype=np.int64).reshape(-1, 2).T
+        start_s, end_s = np.array(self._shared_start_s), np.minimum(np.array(self._shared_end_s), self.now_s)
+        return Stays(job, node, np.array(self._shared_gpus), start_s, end_s)
+
+    def held(self) -> Stays:
+        """Both."""
+        one, other = self.stays(), self.shared()
+        names = ("job", "node", "gpus", "start_s", "end_s")
+        return Stays(*(np.concatenate((getattr(one, name), getattr(other, name))) for name in names))
 
 
 def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int, most_tenants: int) -> dict[str, Any]:
@@ -93,14 +126,17 @@ def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int,
     active jobs ask for. A free GPU is a *fragment* for a job of width d where its node has fewer than min(d, size of the node) free GPUs;
     fragments are averaged over the widths of the workload.
     """
-    stays = line.stays()
+    stays = line.held()
     first_s = min(line.arrival_s, default=0.0)
     edges_s = _edges(line, first_s, slices)
     node_type = line.cluster.node_type
     use = {label: _mean_held(stays, node_type[stays.node] == t, edges_s) for t, label in enumerate(line.cluster.types)}
     up = {label: _mean_up(line, t, edges_s) for t, label in enumerate(line.cluster.types)}
     all_up = sum(up.values(), start=np.zeros(len(edges_s) - 1))
-    fragments, free = _fragments(line, stays, edges_s)
+    if len(line.shared().job):  # nobody waits for a gap on one node
+        fragments, free = np.zeros(slices), np.maximum(all_up - sum(use.values(), start=np.zeros(slices)), 0.0)
+    else:
+        fragments, free = _fragments(line, line.stays(), edges_s)
     return {
         "hour": ((edges_s[:-1] + edges_s[1:]) / 7200 - first_s / 3600).tolist(),
         "utilisation": {t: _ratio(use[t], up[t]).tolist() for t in use},
