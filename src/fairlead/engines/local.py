@@ -264,14 +264,15 @@ def _read_json(path: Path) -> Any:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with open(descriptor, "rb") as file:
+    try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_FILE:
             return None
-        try:
-            return json.loads(file.read())
-        except (ValueError, RecursionError):
-            return None
+        return json.loads(os.read(descriptor, _LARGEST_FILE))
+    except (OSError, ValueError, RecursionError):
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _locked(path: Path) -> bool:

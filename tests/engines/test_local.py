@@ -1,0 +1,295 @@
+"""The local runner: what a job sees, what it cannot do, and whom it runs as."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fairlead.engines import shim
+from fairlead.engines.leases import Condition, Gpu, Key, LaunchError, Lease, Sight
+from fairlead.engines.local import LocalRunner, slots_as_devices
+from fairlead.engines.requests import Command
+from fairlead.model.errors import InputError
+
+DEVICES = slots_as_devices(["n-1", "n-2"], [2, 2])
+GPUS = (Gpu("n-1", "v100", 1, 2), Gpu("n-2", "k80", 0, 1))
+
+
+class Running:
+    def __init__(self, runner: LocalRunner) -> None:
+        self.runner = runner
+        self.keys: list[Key] = []
+
+    def launch(self, run: str, number: int = 1, **more: object) -> Key:
+        command = Command(run, **{"workdir": str(self.runner.root.parent), **more})  # type: ignore[arg-type]
+        lease = Lease("job-a", number, GPUS, command)
+        self.keys.append(lease.key)
+        self.runner.launch(lease)
+        return lease.key
+
+    def sight(self, key: Key) -> Sight:
+        return self.runner.look([key]).sights[key]
+
+    def end(self, key: Key, within_s: float = 10.0) -> Sight:
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            sight = self.sight(key)
+            if sight.condition in (Condition.ENDED, Condition.VANISHED):
+                return sight
+            time.sleep(0.02)
+        raise AssertionError(f"still {sight} after {within_s} s")
+
+    def log(self, key: Key) -> str:
+        return self.runner.log_path(key).read_text()
+
+    def lease(self, key: Key) -> Lease:
+        found = self.runner.recall(key)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    made = Running(LocalRunner(tmp_path / "state", DEVICES))
+    yield made
+    for key in made.keys:
+        with suppress(AssertionError, LaunchError):
+            if made.runner.recall(key) is not None:
+                made.runner.kill(made.lease(key))
+                made.end(key)
+
+
+# ---- what a job sees ---------------------------------------------------------------------------------------------------
+
+
+def test_a_job_sees_its_own_environment_and_nothing_of_the_daemons(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "sesame")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sesame")
+    key = running.launch("env", env={"SEED": "1", "FAIRLEAD_LEASE": "elsewhere", "CUDA_VISIBLE_DEVICES": "7"})
+    running.end(key)
+
+    seen = dict(line.split("=", 1) for line in running.log(key).splitlines() if "=" in line)
+
+    assert "sesame" not in running.log(key)
+    assert seen["SEED"] == "1"
+    assert seen["CUDA_VISIBLE_DEVICES"] == "1,2"
+    assert seen["FAIRLEAD_LEASE"] == str(running.runner.directory(key) / "lease.json")
+    assert set(seen) - {"PWD", "SHLVL", "_", "OLDPWD"} <= {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
+        *("PYTHONUNBUFFERED", "SEED", "CUDA_VISIBLE_DEVICES"),
+        *("FAIRLEAD_LEASE", "FAIRLEAD_REPORT", "FAIRLEAD_JOB", "FAIRLEAD_GPUS"),
+    }
+
+
+def test_a_lease_reads_back_as_it_was_launched(running: Running) -> None:
+    key = running.launch("true", setup="true", env={"A": "b"}, checkpoint_dir="here", grace_s=3.0, max_retries=2)
+    running.end(key)
+
+    lease = running.lease(key)
+
+    assert lease.gpus == GPUS
+    assert lease.command == Command("true", "true", str(running.runner.root.parent), {"A": "b"}, "here", 3.0, 2)
+    assert running.runner.recall(("job-a", 2)) is None
+
+
+def test_nobody_else_can_look_into_a_lease(running: Running) -> None:
+    key = running.launch("true")
+    running.end(key)
+
+    for path in (running.runner.root, running.runner.directory(key), running.runner.directory(key) / "lease.json"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_an_emulation_says_so(tmp_path: Path) -> None:
+    emulated = Running(LocalRunner(tmp_path / "state", DEVICES, pace={"v100": 1.0, "k80": 0.25}))
+    key = emulated.launch("echo emulated=$FAIRLEAD_EMULATED")
+    emulated.end(key)
+
+    found = json.loads((emulated.runner.directory(key) / "lease.json").read_text())
+
+    assert emulated.log(key) == "emulated=1\n"
+    assert (found["emulated"], found["pace"]) == (True, [1.0, 0.25])
+
+
+# ---- how it ends -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setup", "run", "code", "said"),
+    [
+        (None, "echo hi; exit 7", 7, "hi\n"),
+        ("echo first", "echo then", 0, "first\nthen\n"),
+        ("exit 4", "echo never", 4, ""),
+        (None, "false\necho never", 1, ""),  # the first error ends a script
+        (None, "kill -9 $$", 137, ""),
+        (None, "nosuchcommand 2>/dev/null", 127, ""),
+    ],
+)
+def test_a_script_ends_as_shells_do(running: Running, setup: str | None, run: str, code: int, said: str) -> None:
+    key = running.launch(run, setup=setup)
+
+    assert running.end(key).code == code
+    assert running.log(key) == said
+
+
+def test_the_exit_code_of_a_job_that_saves_comes_through_its_shells(running: Running) -> None:
+    """TERM reaches the shells as well; they wait for the program that writes its checkpoint."""
+    program = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), sys.exit(85)))\n"
+    (running.runner.root.parent / "program.py").write_text(program + "print('ready', flush=True)\ntime.sleep(60)\n")
+    key = running.launch(f"cd .\n{sys.executable} program.py\necho never", setup="true")
+    deadline = time.monotonic() + 10
+    while "ready" not in (running.log(key) if running.runner.log_path(key).exists() else ""):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+    running.runner.ask_to_stop(running.lease(key))
+    ended = running.end(key)
+
+    assert (ended.code, ended.asked) == (85, True)
+    assert "never" not in running.log(key)
+
+
+def test_what_a_job_leaves_behind_goes_with_it(running: Running) -> None:
+    """Its GPUs are given to somebody else, whether the rest is in its process group or has left it."""
+    key = running.launch("sleep 61 & echo $!; setsid sleep 62 & echo $!; sleep 0.2; exit 0")
+    assert running.end(key).code == 0
+
+    for pid in map(int, running.log(key).split()):
+        stat = Path(f"/proc/{pid}/stat")
+        assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+# ---- who owns a lease --------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_never_launched_twice(running: Running) -> None:
+    key = running.launch("echo once")
+    running.end(key)
+
+    with pytest.raises(LaunchError, match="was launched before"):
+        running.launch("echo twice")
+
+    assert running.log(key) == "once\n"
+
+
+def test_a_lease_that_was_revoked_never_runs(running: Running) -> None:
+    lease = Lease("job-a", 1, GPUS, Command("echo ran", workdir="/"))
+    running.runner._lay_out(running.runner.directory(lease.key), lease)  # as far as a crash let it come
+    assert running.sight(lease.key).condition is Condition.NEVER_CLAIMED
+
+    assert running.runner.revoke(lease.key)
+    subprocess.run([sys.executable, "-I", "-S", shim.__file__, str(running.runner.directory(lease.key))], check=True)
+    time.sleep(0.3)
+
+    assert running.sight(lease.key).condition is Condition.VANISHED
+    assert not running.runner.log_path(lease.key).exists()
+
+
+def test_a_lease_that_runs_cannot_be_revoked(running: Running) -> None:
+    key = running.launch("sleep 5")
+    deadline = time.monotonic() + 5
+    while running.sight(key).condition is Condition.NEVER_CLAIMED:
+        assert time.monotonic() < deadline
+
+    assert not running.runner.revoke(key)
+    assert running.sight(key).condition is Condition.RUNNING
+
+
+def test_a_claim_of_before_the_last_boot_is_nobody_to_kill(running: Running) -> None:
+    """Process numbers are used again: a stranger must not be hit."""
+    stranger = subprocess.Popen(["sleep", "30"], start_new_session=True)
+    try:
+        lease = Lease("job-a", 1, GPUS, Command("true", workdir="/"))
+        running.runner._lay_out(running.runner.directory(lease.key), lease)
+        for boot in ("an earlier one", None, shim.boot()):
+            claim = {"group": stranger.pid, "born": 1, "boot": boot}
+            (running.runner.directory(lease.key) / "claim").write_text(json.dumps(claim))
+            running.runner.kill(lease)
+        time.sleep(0.1)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+# ---- what a job cannot do ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("job", ["../a", "a/b", ".", "", "a\n", "-x", "x" * 300])
+def test_a_job_id_cannot_leave_the_directory(running: Running, job: str) -> None:
+    with pytest.raises(LaunchError, match="cannot name a directory"):
+        running.runner.launch(Lease(job, 1, GPUS, Command("true")))
+
+
+@pytest.mark.parametrize(
+    "mischief",
+    [
+        "ln -s /etc/passwd $FAIRLEAD_REPORT",
+        "mkfifo $FAIRLEAD_REPORT",
+        "mkdir $FAIRLEAD_REPORT",
+        "echo '[1, 2' > $FAIRLEAD_REPORT",
+        'echo \'{"at_s": "x", "step": 1}\' > $FAIRLEAD_REPORT',
+        'echo \'{"at_s": -1, "step": NaN}\' > $FAIRLEAD_REPORT',
+        "head -c 3000000 /dev/zero > $FAIRLEAD_REPORT",
+    ],
+)
+def test_a_report_that_makes_no_sense_is_no_report(running: Running, mischief: str) -> None:
+    key = running.launch(mischief)
+
+    ended = running.end(key)
+
+    assert (ended.code, ended.report) == (0, None)
+
+
+def test_numbers_that_make_no_sense_are_left_out_of_a_report(running: Running) -> None:
+    key = running.launch('echo \'{"at_s": 1, "step": -3, "samples": true, "saved_step": 1e30}\' > $FAIRLEAD_REPORT')
+
+    report = running.end(key).report
+
+    assert report is not None
+    assert (report.step, report.samples, report.saved_step) == (None, None, None)
+
+
+# ---- whom it runs as ---------------------------------------------------------------------------------------------------
+
+
+def test_a_user_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match='no user "nobody-at-all"'):
+        LocalRunner(tmp_path, DEVICES, user="nobody-at-all")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+def test_root_runs_jobs_as_the_user_it_is_given() -> None:
+    nobody = pwd.getpwnam("nobody")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o711)
+        made = Running(LocalRunner(Path(folder) / "state", DEVICES, user="nobody"))
+        key = made.launch(
+            'id -u; id -G; cat $FAIRLEAD_LEASE > /dev/null && echo reads; echo \'{"at_s": 1, "step": 5}\' > $FAIRLEAD_REPORT; '
+            "touch $(dirname $FAIRLEAD_LEASE)/exit.json 2>/dev/null || echo cannot",
+            workdir="/",
+        )
+        ended = made.end(key)
+
+        assert made.log(key) == f"{nobody.pw_uid}\n{nobody.pw_gid}\nreads\ncannot\n"
+        assert ended.report is not None
+        assert ended.report.step == 5
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+def test_a_closed_directory_above_the_leases_is_told_at_once(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    with pytest.raises(InputError, match="cannot enter"):
+        LocalRunner(tmp_path / "state", DEVICES, user="nobody")

@@ -1,0 +1,168 @@
+"""The worker side in real processes: signals, checkpoints, fences, pace, and scripts on their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.lease.checkpoints import Checkpoints, SupersededError
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+COUNTING = """
+import sys, time
+from fairlead import lease
+saved = lease.restore()
+step = int((saved / "step").read_text()) if saved else 0
+print("from", step, flush=True)
+while step < int(sys.argv[1]):
+    time.sleep(0.02)
+    step += 1
+    lease.report(step, samples=8 * step)
+    if lease.should_stop():
+        lease.stop(lambda folder: (folder / "step").write_text(str(step)))
+print("through")
+"""
+
+
+def start(
+    folder: Path, script: str, *arguments: str, number: int = 1, pace: Sequence[float] | None = None, tasks: int = 1
+) -> subprocess.Popen[str]:
+    lease = {
+        "number": number,
+        "gpus": [{"tasks": tasks} for _ in pace or [1]],
+        "emulated": pace is not None,
+        "pace": pace,
+        "checkpoint_dir": str(folder / "checkpoints"),
+    }
+    path = folder / f"lease-{number}.json"
+    path.write_text(json.dumps(lease))
+    env = {"PYTHONPATH": str(SOURCE), "FAIRLEAD_LEASE": str(path), "FAIRLEAD_REPORT": str(folder / "progress.json")}
+    return subprocess.Popen([sys.executable, "-c", script, *arguments], env=env, stdout=subprocess.PIPE, text=True)
+
+
+def report(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "progress.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_script_that_is_asked_to_stop_saves_and_goes_on_from_there(tmp_path: Path, number: int) -> None:
+    first = start(tmp_path, COUNTING, "1000")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "from 0\n"
+    time.sleep(0.3)
+    first.send_signal(number)
+    first.communicate(timeout=10)
+    assert first.returncode == 85
+    saved = report(tmp_path)["saved_step"]
+    assert saved == report(tmp_path)["step"] > 0
+    assert report(tmp_path)["saved_samples"] == 8 * saved
+
+    second = start(tmp_path, COUNTING, str(int(saved) + 2), number=2)
+    told, _ = second.communicate(timeout=10)
+
+    assert told == f"from {saved:g}\nthrough\n"
+    assert second.returncode == 0
+    assert report(tmp_path)["step"] == saved + 2
+
+
+def test_a_script_runs_as_well_on_its_own(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTING, "3"], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "from 0\nthrough\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("pace", "tasks", "longer"), [([1.0], 1, 1.0), ([0.25], 1, 4.0), ([0.5, 1.0], 2, 4.0)])
+def test_an_emulated_gpu_takes_as_much_longer_as_it_is_slower(
+    tmp_path: Path, pace: list[float], tasks: int, longer: float
+) -> None:
+    """Ten steps of 20 ms of work. A gang waits for its slowest GPU, which runs its tasks one after another."""
+    script = COUNTING.replace(
+        "from fairlead import lease", "from fairlead import lease; began = time.monotonic()"
+    ).replace('print("through")', "print(time.monotonic() - began, lease.emulated())")
+    told, _ = start(tmp_path, script, "10", pace=pace, tasks=tasks).communicate(timeout=20)
+
+    seconds, emulated = told.split("\n")[1].split()
+    assert float(seconds) >= 0.2 * longer
+    assert float(seconds) <= 0.2 * longer * 1.5 + 0.5  # the machine is shared
+    assert emulated == "True"
+
+
+def save(number: int, folder: Path, text: str) -> Path:
+    return Checkpoints(folder, number).save(lambda into: (into / "x").write_text(text), {"step": 1})
+
+
+def newest(folder: Path, number: int) -> str:
+    found, _ = Checkpoints(folder, number).newest()
+    assert found is not None
+    return (found / "x").read_text()
+
+
+def test_a_copy_that_was_given_up_cannot_save_any_more(tmp_path: Path) -> None:
+    stale = Checkpoints(tmp_path, 3)
+    save(4, tmp_path, "new")
+
+    with pytest.raises(SupersededError, match="lease 4 of this job has begun and this is lease 3"):
+        stale.save(lambda into: (into / "x").write_text("old"), {})
+
+    assert newest(tmp_path, 5) == "new"
+
+
+def test_a_copy_that_was_given_up_in_the_middle_of_saving_changes_nothing(tmp_path: Path) -> None:
+    """The successor begins, restores and saves while the old copy still writes."""
+    stale = Checkpoints(tmp_path, 3)
+    stale.save(lambda into: (into / "x").write_text("before"), {})
+
+    def slowly(into: Path) -> None:
+        (into / "x").write_text("old")
+        assert newest(tmp_path, 4) == "before"
+        save(4, tmp_path, "new")
+
+    with pytest.raises((SupersededError, FileNotFoundError)):
+        stale.save(slowly, {})
+
+    assert newest(tmp_path, 5) == "new"
+
+
+def test_the_newest_is_that_of_the_latest_lease_whatever_the_clock_says(tmp_path: Path) -> None:
+    old, new = save(1, tmp_path, "old"), save(2, tmp_path, "new")
+    os.utime(old, (2e9, 2e9))
+    os.utime(new, (1e9, 1e9))
+
+    assert newest(tmp_path, 3) == "new"
+
+
+def test_a_checkpoint_that_was_cut_off_is_never_found(tmp_path: Path) -> None:
+    save(1, tmp_path, "whole")
+
+    def dies(into: Path) -> None:
+        (into / "x").write_text("ha")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Checkpoints(tmp_path, 2).save(dies, {})
+
+    assert newest(tmp_path, 3) == "whole"
+    assert not list(tmp_path.glob(".draft*"))  # cleared away by the next lease
+
+
+def test_old_checkpoints_are_dropped_and_the_one_before_the_newest_is_kept(tmp_path: Path) -> None:
+    mine = Checkpoints(tmp_path, 1)
+    for number in range(5):
+        mine.save(lambda into, text=str(number): (into / "x").write_text(text), {})  # type: ignore[misc]
+
+    assert sorted(path.name for path in tmp_path.glob("0*")) == ["0000000001-000004", "0000000001-000005"]
+    assert newest(tmp_path, 2) == "4"
