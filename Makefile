@@ -7,14 +7,15 @@ READY := $(VENV)/.ready
 .PHONY: help demo test check format bench lock clean
 
 help:
-	@echo "make demo    every policy on the built-in cluster and workload, as a table"
+	@echo "make demo    nine policies compared on a built-in cluster and workload: a table and a page; then a short live run"
 	@echo "make test    the whole test suite"
 	@echo "make check   ruff, formatting, types, layers"
 	@echo "make bench   benchmarks, CPU seconds of one thread"
 	@echo "make lock    renew requirements.lock from pyproject.toml"
 
 demo: $(READY)
-	@$(BIN)/fairlead demo
+	@mkdir -p build
+	@$(BIN)/fairlead demo --report build/demo.html
 	@$(BIN)/fairlead demo-live
 
 test: $(READY)

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 from fairlead.policies import REGISTRY
-from fairlead.studies.demo import JOBS, run_demo
+from fairlead.studies.comparison.compare import make_plan
+from fairlead.studies.comparison.workers import try_case
+from fairlead.studies.demo import POLICIES, demo_request
 
 
-def test_the_demo_ends_with_every_job_finished_and_the_same_numbers_each_time() -> None:
-    first, again = run_demo("oef-coop"), run_demo("oef-coop")
-    timings = ("cpu_s", "decision_s")
-    assert first["jobs_finished"] == JOBS
-    assert {k: v for k, v in first.items() if k not in timings} == {k: v for k, v in again.items() if k not in timings}
+def test_the_demo_shows_the_four_systems_and_five_baselines() -> None:
+    assert len(POLICIES) == len(set(POLICIES)) == 9
+    assert set(POLICIES) <= set(REGISTRY)
+    assert {"oef-coop", "fft", "hops"} < set(POLICIES)
+    assert any("Hare" in REGISTRY[name].paper for name in POLICIES)
 
 
-def test_the_demo_knows_every_policy_by_name() -> None:
-    assert {run_demo(name)["policy"] for name in ("fifo", "gavel")} <= set(REGISTRY)
+def test_every_policy_of_the_demo_finishes_every_job_of_a_small_one() -> None:
+    for case in make_plan(demo_request(jobs=20)).cases:
+        record, reason = try_case(case)
+        assert record is not None, f"{case.policy.text}: {reason}"
+        assert record["summary"]["jobs_finished"] == 20

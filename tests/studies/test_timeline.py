@@ -83,13 +83,13 @@ def test_what_is_held_task_by_task_adds_up_too() -> None:
     line = Timeline(made.cluster)
     state = simulate(made, watch=line).state
 
-    held = line.held()
+    held = line.stays()
     series = read_series(line, {}, slices=10, most_tenants=8)
 
     assert float((held.gpus * (held.end_s - held.start_s)).sum()) == pytest.approx(state.busy_gpu_s)
     used = [4 * np.mean(series["utilisation"][t]) for t in ("v100", "k80")]
     assert sum(used) / 8 == pytest.approx(summarise(state)["gpu_utilisation"], rel=1e-6)
-    assert not len(line.stays().job)
+    assert series["fragmented_gpus"] is None
 
 
 def test_nothing_comes_of_nothing() -> None:

@@ -6,7 +6,9 @@ from fairlead.cli.output import Format, Output, print_json, print_table
 def policies(output: Output = Format.table) -> None:
     """List the policies: what each does, what it may know, and where it comes from."""
     from fairlead.policies import REGISTRY
+    from fairlead.studies.plugins import installed_policies
 
+    known = [*REGISTRY.values(), *installed_policies().values()]
     if output is Format.json:
         print_json(
             [
@@ -18,9 +20,9 @@ def policies(output: Output = Format.table) -> None:
                     "knows": sorted(policy.knows),
                     "parameters": policy.parameters,
                 }
-                for policy in REGISTRY.values()
+                for policy in known
             ]
         )
         return
-    rows = [[p.name, p.summary, p.paper, p.level, ", ".join(sorted(p.knows)) or "-"] for p in REGISTRY.values()]
+    rows = [[p.name, p.summary, p.paper, p.level, ", ".join(sorted(p.knows)) or "-"] for p in known]
     print_table("Policies", ["name", "what it does", "paper", "level", "knows"], rows, left=5)

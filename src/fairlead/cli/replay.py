@@ -14,17 +14,18 @@ from fairlead.model.units import format_duration
 def replay(
     journal: Annotated[str, typer.Argument(help="A journal that simulate wrote.", metavar="FILE")],
     policy: Annotated[
-        str | None, typer.Option("--policy", help="Decide with this policy instead of the journal's.", metavar="NAME")
+        str | None,
+        typer.Option("--policy", help="Decide with this policy instead of the journal's.", metavar="NAME|FILE.py:NAME"),
     ] = None,
     output: Output = Format.table,
 ) -> None:
     """Take every decision of a journal again: the same policy must say the same, another shows where it differs."""
-    from fairlead.policies import find_policy
     from fairlead.studies.journals import replay_journal
+    from fairlead.studies.plugins import load_policy
 
     if not Path(journal).is_file():
         raise InputError("there is no such file", path=journal)
-    found = replay_journal(Path(journal), find_policy(policy) if policy else None)
+    found = replay_journal(Path(journal), load_policy(policy) if policy else None)
     if output is Format.json:
         print_json({"journal": journal, **asdict(found)})
     else:

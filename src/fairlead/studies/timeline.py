@@ -15,6 +15,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 
 _LEAVE = (ev.Finished, ev.Failed, ev.Lost, ev.Refused, ev.Cancelled)
+NO_NODE = -1
 NEARLY_ALL = 0.97  # of the jobs
 LONG_TAIL = 1.5  # times as long as nearly all jobs take
 _END = (ev.Finished, ev.Failed, ev.Cancelled)
@@ -22,11 +23,12 @@ _END = (ev.Finished, ev.Failed, ev.Cancelled)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stays:
-    """One row per stay of a job on a node."""
+    """One row per stay of a job on a node, or, where GPUs go from job to job with every task, on a type."""
 
     job: IntArray
-    node: IntArray
-    gpus: IntArray | FloatArray
+    node: IntArray  # NO_NODE where only the type is known
+    type: IntArray
+    gpus: FloatArray  # whole on a node, an average on a type
     start_s: FloatArray
     end_s: FloatArray
 
@@ -44,13 +46,8 @@ class Timeline:
         self.node_changes: list[tuple[float, int, bool]] = []  # (when, node, is up now)
         self.now_s = 0.0
         self._open: dict[int, list[int]] = {}  # job -> its rows that have not ended
-        self._rows = array("q")  # job, node, GPUs, job, node, GPUs, ...
-        self._start_s, self._end_s = array("d"), array("d")
-        # Where GPUs change hands by task: averages by job and type, on the first node of the type.
-        self._first_node = [int(np.argmax(cluster.node_type == t)) for t in range(len(cluster.types))]
-        self._serving: dict[int, list[int]] = {}
-        self._shared_rows = array("q")  # job, node, job, node, ...
-        self._shared_gpus, self._shared_start_s, self._shared_end_s = array("d"), array("d"), array("d")
+        self._rows = array("q")  # job, node, type, job, node, type, ...
+        self._gpus, self._start_s, self._end_s = array("d"), array("d"), array("d")
 
     def event(self, event: ev.Event) -> None:
         self.now_s = event.time_s
@@ -59,62 +56,42 @@ class Timeline:
             self.width.append(event.spec.gpus)
             self.arrival_s.append(event.time_s)
             self.end_s.append(np.inf)
-        elif isinstance(event, ev.Served):
-            self._share(event)
         elif isinstance(event, _LEAVE):
             for j in event.jobs.tolist():
                 self._leave(j, event.time_s)
                 if isinstance(event, _END):
                     self.end_s[j] = event.time_s
+        elif isinstance(event, ev.Served):
+            for j, gpus in zip(event.jobs.tolist(), event.gpus.tolist(), strict=True):
+                self._leave(j, event.time_s)
+                self._stay(j, [(NO_NODE, t, held) for t, held in enumerate(gpus) if held], event.time_s)
         elif isinstance(event, ev.NodeDown | ev.NodeUp):
             self.node_changes.append((event.time_s, event.node, isinstance(event, ev.NodeUp)))
 
     def decision(self, decision: Decision) -> None:
-        self.now_s = decision.time_s
+        self.now_s, types = decision.time_s, self.cluster.node_type
         for j in decision.stop.tolist():
             self._leave(j, decision.time_s)
         for j, spot in zip(decision.start.tolist(), decision.spots, strict=True):
-            first = len(self._start_s)
-            for node, gpus in spot:
-                self._rows.extend((j, node, gpus))
-                self._start_s.append(decision.time_s)
-                self._end_s.append(np.inf)
-            self._open[j] = list(range(first, len(self._start_s)))
+            self._stay(j, [(node, int(types[node]), gpus) for node, gpus in spot], decision.time_s)
 
-    def _share(self, event: ev.Served) -> None:
-        for j, gpus in zip(event.jobs.tolist(), event.gpus.tolist(), strict=True):
-            self._leave(j, event.time_s)
-            first = len(self._shared_gpus)
-            for node, held in zip(self._first_node, gpus, strict=True):
-                if held:
-                    self._shared_rows.extend((j, node))
-                    self._shared_gpus.append(held)
-                    self._shared_start_s.append(event.time_s)
-                    self._shared_end_s.append(np.inf)
-            self._serving[j] = list(range(first, len(self._shared_gpus)))
+    def _stay(self, j: int, rows: list[tuple[int, int, float]], time_s: float) -> None:
+        first = len(self._start_s)
+        for node, type_, gpus in rows:
+            self._rows.extend((j, node, type_))
+            self._gpus.append(gpus)
+            self._start_s.append(time_s)
+            self._end_s.append(np.inf)
+        self._open[j] = list(range(first, len(self._start_s)))
 
     def _leave(self, j: int, time_s: float) -> None:
         for row in self._open.pop(j, ()):
             self._end_s[row] = time_s
-        for row in self._serving.pop(j, ()):
-            self._shared_end_s[row] = time_s
 
     def stays(self) -> Stays:
-        job, node, gpus = np.array(self._rows, dtype=np.int64).reshape(-1, 3).T
+        job, node, type_ = np.array(self._rows, dtype=np.int64).reshape(-1, 3).T
         start_s, end_s = np.array(self._start_s), np.minimum(np.array(self._end_s), self.now_s)
-        return Stays(job, node, gpus, start_s, end_s)
-
-    def shared(self) -> Stays:
-        """What was held on average where GPUs change hands by task; of the node only the type counts."""
-        job, node = np.array(self._shared_rows, dtype=np.int64).reshape(-1, 2).T
-        start_s, end_s = np.array(self._shared_start_s), np.minimum(np.array(self._shared_end_s), self.now_s)
-        return Stays(job, node, np.array(self._shared_gpus), start_s, end_s)
-
-    def held(self) -> Stays:
-        """Both."""
-        one, other = self.stays(), self.shared()
-        names = ("job", "node", "gpus", "start_s", "end_s")
-        return Stays(*(np.concatenate((getattr(one, name), getattr(other, name))) for name in names))
+        return Stays(job, node, type_, np.array(self._gpus), start_s, end_s)
 
 
 def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int, most_tenants: int) -> dict[str, Any]:
@@ -126,24 +103,21 @@ def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int,
     active jobs ask for. A free GPU is a *fragment* for a job of width d where its node has fewer than min(d, size of the node) free GPUs;
     fragments are averaged over the widths of the workload.
     """
-    stays = line.held()
+    stays = line.stays()
     first_s = min(line.arrival_s, default=0.0)
     edges_s = _edges(line, first_s, slices)
-    node_type = line.cluster.node_type
-    use = {label: _mean_held(stays, node_type[stays.node] == t, edges_s) for t, label in enumerate(line.cluster.types)}
+    use = {label: _mean_held(stays, stays.type == t, edges_s) for t, label in enumerate(line.cluster.types)}
     up = {label: _mean_up(line, t, edges_s) for t, label in enumerate(line.cluster.types)}
     all_up = sum(up.values(), start=np.zeros(len(edges_s) - 1))
-    if len(line.shared().job):  # nobody waits for a gap on one node
-        fragments, free = np.zeros(slices), np.maximum(all_up - sum(use.values(), start=np.zeros(slices)), 0.0)
-    else:
-        fragments, free = _fragments(line, line.stays(), edges_s)
+    placed = not (stays.node == NO_NODE).any()
+    fragments, free = _fragments(line, stays, edges_s) if placed else (None, None)
     return {
         "hour": ((edges_s[:-1] + edges_s[1:]) / 7200 - first_s / 3600).tolist(),
         "utilisation": {t: _ratio(use[t], up[t]).tolist() for t in use},
         "tenants": _tenant_series(line, stays, tenant_weight, edges_s, all_up, most_tenants),
-        "fragmented_gpus": fragments.tolist(),
-        "free_gpus": free.tolist(),
-        "mean_fragmented_gpus": float(np.average(fragments, weights=np.diff(edges_s))),
+        "fragmented_gpus": None if fragments is None else fragments.tolist(),
+        "free_gpus": None if free is None else free.tolist(),
+        "mean_fragmented_gpus": None if fragments is None else float(np.average(fragments, weights=np.diff(edges_s))),
     }
 
 
@@ -192,7 +166,7 @@ def _asked(line: Timeline, tenant_of: IntArray, tenants: int) -> tuple[FloatArra
 
 def _mean_held(stays: Stays, mine: np.ndarray, edges_s: FloatArray) -> FloatArray:
     """GPUs held, by slice."""
-    gpus = stays.gpus[mine].astype(np.float64)
+    gpus = stays.gpus[mine]
     times_s = np.concatenate((stays.start_s[mine], stays.end_s[mine]))
     order = np.argsort(times_s, kind="stable")
     return _slice_means(times_s[order], np.cumsum(np.concatenate((gpus, -gpus))[order]), edges_s)
@@ -215,7 +189,7 @@ def _fragments(line: Timeline, stays: Stays, edges_s: FloatArray) -> tuple[Float
     size = line.cluster.node_gpus.tolist()
     lost = {s: _expected_fragments(s, line.width) for s in set(size)}
     free, up = list(size), [True] * len(size)
-    node, gpus_of = stays.node.tolist(), stays.gpus.tolist()
+    node, gpus_of = stays.node.tolist(), stays.gpus.astype(np.int64).tolist()
     changes: list[tuple[float, int, int, bool | None]] = []
     for times_s, sign in ((stays.start_s.tolist(), -1), (stays.end_s.tolist(), 1)):
         changes += [(when, n, sign * g, None) for when, n, g in zip(times_s, node, gpus_of, strict=True)]

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import fairlead
+from fairlead.model.allocation import Level
 from fairlead.model.cluster import Cluster
 from fairlead.sim.truth import World
 from fairlead.studies.plugins import PolicyRef
 from fairlead.studies.simulate import Setup, simulate
 from fairlead.studies.summary import finished, summarise, summarise_run
-from fairlead.studies.timeline import Timeline, read_series
+from fairlead.studies.timeline import NO_NODE, Timeline, read_series
 
 KIND = "compare-run/1"
 SLICES = 160  # of a run, for charts over time
@@ -57,6 +58,7 @@ def run_case(case: Case) -> dict[str, Any]:
         "summary": {
             **summarise(result.state, found),
             "fragmented_gpus": series["mean_fragmented_gpus"],
+            **({"migrations_per_job": None} if setup.policy.level is Level.TASKS else {}),  # a task never moves
             "rounds": told["rounds"],
             "decisions": told["decisions"],
         },
@@ -78,12 +80,12 @@ def changes_with_seed(world: World) -> bool:
 
 def _stays(line: Timeline) -> dict[str, Any] | None:
     stays = line.stays()
-    if len(stays.job) > MOST_STAYS:
+    if len(stays.job) > MOST_STAYS or (stays.node == NO_NODE).any():
         return None
     return {
         "job": stays.job.tolist(),
         "node": stays.node.tolist(),
-        "gpus": stays.gpus.tolist(),
+        "gpus": stays.gpus.astype(int).tolist(),
         "start_s": [round(s, 3) for s in stays.start_s.tolist()],
         "end_s": [round(s, 3) for s in stays.end_s.tolist()],
         "tenant": [list(line.tenants)[u] for u in line.tenant_of],

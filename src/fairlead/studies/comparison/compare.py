@@ -107,17 +107,9 @@ def knows_of(policy: Policy, setup: Setup) -> dict[str, str]:
     return {
         "speeds by type": "yes",
         "job lengths": lengths,
-        **{
-            f"{_WORDS.get(name, name)}": "no" if name in hidden else "yes"
-            for name in Knows
-            if name is not Knows.LENGTHS
-        },
-        **({} if "arrivals" in set(Knows) else {"future arrivals": "no"}),
+        "future arrivals": "no" if Knows.ARRIVALS in hidden else "yes",
         "speeds of single servers": learns,
     }
-
-
-_WORDS = {"arrivals": "future arrivals"}
 
 
 def _comparison(

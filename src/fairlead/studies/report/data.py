@@ -154,13 +154,14 @@ def bars_of(found: Comparison, load: float | None, metric: str) -> list[tuple[st
 
 
 def series_of(found: Comparison, load: float | None, *path: str) -> list[Curve]:
-    """A column of the series over time, hours since the first arrival."""
+    """A column of the series over time, hours since the first arrival; not of policies for which it has no meaning."""
     curves = []
     for record in first_runs(found, load):
         values: Any = record["series"]
         for key in path:
             values = values[key]
-        curves.append(Curve(record["policy"], record["series"]["hour"], values))
+        if values is not None:
+            curves.append(Curve(record["policy"], record["series"]["hour"], values))
     return curves
 
 

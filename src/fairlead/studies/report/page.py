@@ -44,6 +44,7 @@ def render(found: Comparison, window_h: tuple[float, float] | None = None) -> st
         duration=format_duration,
         figures=_script([_figures(found, load) for load in answer["loads"]]),
         gantt=_script(gantt),
+        gantt_policies=list(gantt),
         numbers=_script(answer),
         plotly=files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8"),
     )
