@@ -19,8 +19,9 @@ TIE = 1e-5
 SHARE_GRID = 9  # decimals of a share: below is noise, in which a warm and a cold start differ
 NEAR = 10 * TIE  # rates this close together (relative) leave the choice to the program
 GOLDEN = 0.6180339887498949  # steps of it never meet
-# Above this many unlike groups programs that stay open cost more than they save: each is solved on its own.
-MANY = 200
+# Above this many unlike groups the programs are not kept open: opening them takes longer than a hundred solves on their own.
+# Below, a warm solve takes 1 to 14 ms where one on its own takes 4 to 29 (docs/decisions/0070).
+MANY = 1000
 ITERATIONS = Limit(iterations=100_000)
 _Z = 0  # the column of the level
 
@@ -42,8 +43,8 @@ class MaxMinSolver:
     because the answer is unique.
     """
 
-    def __init__(self, types: int) -> None:
-        self._types = types
+    def __init__(self, types: int, many: int = MANY) -> None:
+        self._types, self._many = types, many
         self._group: dict[bytes, int] = {}
         self._column_of = np.zeros((0, types), dtype=np.int64)  # group,t  _Z where it has no rate
         self._worth = np.zeros(1)  # by column: the group's rate there, its largest is 1, nudged apart
@@ -74,7 +75,7 @@ class MaxMinSolver:
         if np.count_nonzero(best) == len(alive) and ((count * width) @ best <= capacity).all():
             # One type is clearly best for each group, and there is room for all of them: nobody competes.
             return MaxMin(best * width[:, None].astype(np.float64), float((strength * width)[alive].min()))
-        if len(alive) > MANY:
+        if len(alive) > self._many:
             many = _max_min_of_many(rate, strength, width, count, capacity)
             if many is not None:
                 return many
