@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -75,11 +76,11 @@ def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:
     return stays
 
 
-def _widest_first(grants: Grants, which: BoolArray) -> list[tuple[int, int, int]]:
+def _widest_first(grants: Grants, which: BoolArray) -> Iterator[tuple[int, int, int]]:
     """(GPUs, job, type) of these entries; among equally wide ones the earlier job, then the earlier type."""
-    at = which.nonzero()[0]
-    entries = zip(grants.gpus[at].tolist(), grants.jobs[at].tolist(), grants.types[at].tolist(), strict=True)
-    return sorted(entries, key=lambda entry: (-entry[0], entry[1], entry[2]))
+    gpus, jobs, types = grants.gpus[which], grants.jobs[which], grants.types[which]
+    order = np.lexsort((types, jobs, -gpus))
+    return zip(gpus[order].tolist(), jobs[order].tolist(), types[order].tolist(), strict=True)
 
 
 def _spread(view: View, kept: IntArray, pinned: BoolArray) -> list[int]:
@@ -112,6 +113,10 @@ class _Pool:
 
     def take(self, gpus: int) -> Spot:
         """One node, the fullest that fits; else the emptiest nodes one after another, and best fit for the rest."""
+        node = self._best_fit(gpus)
+        if node is not None:
+            self._set(node, self._free[node] - gpus)
+            return ((node, gpus),)
         spot: list[tuple[int, int]] = []
         while gpus:
             node = self._best_fit(gpus)

@@ -125,21 +125,25 @@ def _positions(view: View, jobs: list[int]) -> IntArray:
 
 
 def _check(view: View, left: list[Spot], start: list[int], spots: tuple[Spot, ...]) -> None:
+    if not start:
+        return
     free: list[int] = view.node_free.tolist()  # n
+    up: list[bool] = view.node_up.tolist()  # n
     for spot in left:
         for node, count in spot:
             free[node] += count
-    for j, spot in zip(start, spots, strict=True):
-        gpus = sum(count for _, count in spot)
-        if gpus not in view.width_sets[view.width_set[j]]:
-            raise BrokenInvariantError(
-                f"job {view.job[j]} was given {gpus} GPUs; it runs on {view.width_sets[view.width_set[j]]}"
-            )
-        if len(spot) > 1:
-            _check_mix(view, j, spot)
+    for j, width_set, spot in zip(start, view.width_set[start].tolist(), spots, strict=True):
+        gpus = 0
         for node, count in spot:
+            gpus += count
             free[node] -= count
-            if not view.node_up[node]:
+            if not up[node]:
                 raise BrokenInvariantError(f"job {view.job[j]} was placed on node {node}, which is down")
             if free[node] < 0:
                 raise BrokenInvariantError(f"node {node} is given {-free[node]} GPUs more than it has free")
+        if gpus not in view.width_sets[width_set]:
+            raise BrokenInvariantError(
+                f"job {view.job[j]} was given {gpus} GPUs; it runs on {view.width_sets[width_set]}"
+            )
+        if len(spot) > 1:
+            _check_mix(view, j, spot)

@@ -6,7 +6,8 @@ Columns of jobs grow as jobs arrive; a round touches the active ones only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -396,22 +397,24 @@ class State:
         self.at_s[jobs] = time_s
 
     def _occupy(self, jobs: IntArray, spots: tuple[Spot, ...], time_s: float) -> None:
+        if not jobs.size:
+            return
         types: list[int] = []
         totals: list[int] = []
+        moved: list[bool] = []
         for j, spot in zip(jobs.tolist(), spots, strict=True):
             total, type_ = 0, self._node_type[spot[0][0]]
             for node, count in spot:
-                self.node_free[node] -= count
                 total += count
                 if self._node_type[node] != type_:
                     type_ = MIXED_TYPES
             types.append(type_)
             totals.append(total)
-            self.spots[j] = spot
-            if not math.isnan(self.first_start_s[j]):  # what was refused before it ever ran restores nothing
-                self.restarts[j] += 1
-                self.migrations[j] += spot != self.last_spots[j]
-            self.last_spots[j] = spot
+            moved.append(spot != self.last_spots[j])
+            self.spots[j] = self.last_spots[j] = spot
+        ran = ~np.isnan(self.first_start_s[jobs])  # what was refused before it ever ran restores nothing
+        self.restarts[jobs] += ran
+        self.migrations[jobs] += ran & moved
         self.leases[jobs] += 1
         self.held_type[jobs] = types
         self.held_gpus[jobs] = totals
@@ -419,7 +422,8 @@ class State:
         self._busy_gpus += sum(totals)
         self.since_s[jobs] = time_s
         self.running += len(jobs)
-        if jobs.size and self.node_free.min() < 0:
+        self._add_free(spots, -1)
+        if self.node_free.min() < 0:
             crowded = self.cluster.nodes[int(self.node_free.argmin())]
             raise BrokenInvariantError(f"at {time_s} s: more GPUs of node {crowded} are held than it has")
 
@@ -436,10 +440,14 @@ class State:
         self.held_gpus[held] = 0
         self.held_nodes[held] = 0
         self.held_type[held] = NO_TYPE
-        for j in held.tolist():
-            for node, count in self.spots[j]:
-                self.node_free[node] += count
+        leaving: list[int] = held.tolist()
+        self._add_free([self.spots[j] for j in leaving], 1)
+        for j in leaving:
             self.spots[j] = NOWHERE
+
+    def _add_free(self, spots: Sequence[Spot], sign: int) -> None:
+        nodes, counts = np.array(list(chain.from_iterable(spots))).T
+        np.add.at(self.node_free, nodes, sign * counts)
 
     def _end(self, jobs: IntArray, time_s: float) -> None:
         self._release(jobs, time_s)
