@@ -1,0 +1,54 @@
+"""Whatever the OpenAPI document allows, and what it does not, is answered as the document says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import schemathesis
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from fairlead.service.access import RULES
+from fairlead.service.app import build_app
+from fairlead.service.guard import Limits
+from serving import World, world
+
+# The audit starts a process for each answer; the other tests see it.
+OPERATIONS = [rule for rule in RULES if rule[1] not in ("/v1/openapi.json", "/v1/audit")]
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("api"), Limits(requests_per_s=1e9, burst=1e9)) as made:
+        made.submit()
+        made.take()
+        yield made
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["allowed", "not allowed"])
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_the_document_holds(here: World, method: str, path: str, mode: GenerationMode) -> None:
+    schema = schemathesis.openapi.from_dict(build_app(here.service).openapi())
+    operation = schema[path][method]
+    if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query or operation.path_parameters):
+        pytest.skip("nothing can be wrong with it")
+
+    @given(st.data())
+    @settings(max_examples=6)
+    def check(data: st.DataObject) -> None:
+        case = data.draw(operation.as_strategy(generation_mode=mode))
+        if case.query:
+            case.query.pop("follow", None)  # it would go on for ever
+        response = case.call(base_url=str(here.client.base_url).rstrip("/"), headers=here.admin)
+        case.validate_response(response, checks=CHECKS)
+
+    check()
