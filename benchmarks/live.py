@@ -32,7 +32,7 @@ import sys
 from pathlib import Path
 from fairlead.model.cluster import parse_short_form
 from fairlead.service.daemon import Options, serve
-from fairlead.service.guard import Limits
+from fairlead.service.limits import Limits
 from fairlead.service.scheduler import Plan
 from fairlead.traces.profiles import load_default_profile
 state, port, cluster, policy = sys.argv[1:]

@@ -24,7 +24,7 @@ from fairlead.service.app import build_app
 from fairlead.service.context import Service
 from fairlead.service.database import open_writer
 from fairlead.service.directory import make, open_directory
-from fairlead.service.guard import Limits
+from fairlead.service.limits import Limits
 from fairlead.service.log import Log, open_log
 from fairlead.service.reads import Reads
 from fairlead.service.tables import EVENTS, REQUESTS

@@ -13,7 +13,8 @@ import pytest
 
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Finished, NodeDown, Started
-from fairlead.service.guard import Buckets, Limits
+from fairlead.service.guard import Buckets
+from fairlead.service.limits import Limits
 from fairlead.service.tokens import Role
 from serving import JOB, World, world
 

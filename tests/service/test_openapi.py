@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import schemathesis
@@ -18,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from fairlead.service.access import RULES
 from fairlead.service.app import build_app
-from fairlead.service.guard import Limits
+from fairlead.service.limits import Limits
 from serving import World, world
 
 # The audit starts a process for each answer; the other tests see it.
@@ -34,16 +35,20 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def schema(here: World) -> Any:
+    return schemathesis.openapi.from_dict(build_app(here.service).openapi())
+
+
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["allowed", "not allowed"])
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_the_document_holds(here: World, method: str, path: str, mode: GenerationMode) -> None:
-    schema = schemathesis.openapi.from_dict(build_app(here.service).openapi())
+def test_the_document_holds(here: World, schema: Any, method: str, path: str, mode: GenerationMode) -> None:
     operation = schema[path][method]
     if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query or operation.path_parameters):
         pytest.skip("nothing can be wrong with it")
 
     @given(st.data())
-    @settings(max_examples=6)
+    @settings(max_examples=5)
     def check(data: st.DataObject) -> None:
         case = data.draw(operation.as_strategy(generation_mode=mode))
         if case.query:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from fairlead.model.errors import InputError
 from fairlead.model.units import parse_duration
-from fairlead.rounds.records import to_line
+from fairlead.service import requests
 from fairlead.service.context import What, Who
 from fairlead.service.errors import no_such
 from fairlead.service.jobfile import Name
@@ -99,7 +99,7 @@ async def create_token(asked: NewToken, who: Who, service: What) -> JSONResponse
 
     def write(connection: sqlite3.Connection) -> None:
         store_token(connection, token)
-        audit(
+        requests.note(
             connection,
             who.actor,
             "token.create",
@@ -126,7 +126,7 @@ async def revoke_token(
 
     def write(connection: sqlite3.Connection) -> None:
         store_token(connection, revoked)
-        audit(connection, who.actor, "token.revoke", token.id, {"name": token.name})
+        requests.note(connection, who.actor, "token.revoke", token.id, {"name": token.name})
 
     await service.writer.write(write)
     service.tokens.remember(revoked)
@@ -142,14 +142,6 @@ async def changes(
 ) -> JSONResponse:
     """The audit log: every change of weights, quotas, nodes, policy and tokens, newest first."""
     return JSONResponse({"changes": service.reads.changes(before, limit)})
-
-
-def audit(connection: sqlite3.Connection, actor: str, action: str, target: str, detail: dict[str, Any]) -> None:
-    """Written with the change itself."""
-    connection.execute(
-        "INSERT INTO audit (time_s, actor, action, target, detail) VALUES (?, ?, ?, ?, ?)",
-        (time.time(), actor, action, target, to_line(detail)),
-    )
 
 
 def _shown(token: Token) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from fairlead.model.quotas import Quota
 from fairlead.policies import REGISTRY
 from fairlead.service import requests
 from fairlead.service.access import scope_of
-from fairlead.service.api_admin import audit as note
 from fairlead.service.configured import NAMES, configured
 from fairlead.service.context import Service, What, Who
 from fairlead.service.errors import ApiError, no_such
@@ -272,7 +271,7 @@ async def _ask(
     service: Service, who: Token, request: Request, action: str, target: str, detail: dict[str, Any]
 ) -> JSONResponse:
     def write(connection: sqlite3.Connection) -> int:
-        note(connection, who.actor, action, target, detail)
+        requests.note(connection, who.actor, action, target, detail)
         return requests.append(connection, who.actor, request)
 
     number = await service.writer.write(write)

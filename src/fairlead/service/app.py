@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -38,11 +40,18 @@ def build_app(service: Service) -> FastAPI:
 
     @app.get("/v1/openapi.json", include_in_schema=False, dependencies=[Depends(allowed)])
     async def openapi() -> JSONResponse:
-        return JSONResponse(app.openapi())
+        return JSONResponse(document(app))
 
     _answer_errors(app)
     app.add_middleware(Guard, tokens=service.tokens, limits=service.limits)
     return app
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, which also says that a token is wanted."""
+    written = dict(app.openapi())
+    components = {**written.get("components", {}), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+    return {**written, "components": components, "security": [{"token": []}]}
 
 
 def _answer_errors(app: FastAPI) -> None:

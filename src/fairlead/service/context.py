@@ -14,7 +14,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import Estimator
 from fairlead.service.access import allowed
 from fairlead.service.directory import StateDirectory
-from fairlead.service.guard import Limits
+from fairlead.service.limits import Limits
 from fairlead.service.reads import Reads
 from fairlead.service.tokens import Token, Tokens
 from fairlead.service.writer import Writer

@@ -11,8 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-import uvicorn
+from typing import TYPE_CHECKING
 
 from fairlead import __version__
 from fairlead.engines.requests import SetPolicy
@@ -22,14 +21,11 @@ from fairlead.policies import find_policy
 from fairlead.rates.profile import Profile
 from fairlead.rounds.journal import Header
 from fairlead.service import requests
-from fairlead.service.api_admin import audit
-from fairlead.service.app import build_app
 from fairlead.service.client import Client, save_credentials
 from fairlead.service.configured import configured
-from fairlead.service.context import Service
 from fairlead.service.database import StoreError, open_writer
 from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory
-from fairlead.service.guard import Limits
+from fairlead.service.limits import Limits
 from fairlead.service.reads import Reads
 from fairlead.service.scheduler import ENGINES, Plan
 from fairlead.service.supervisor import Patience, Supervisor
@@ -37,6 +33,9 @@ from fairlead.service.tables import REQUESTS
 from fairlead.service.tokens import Role, Token, Tokens, new_token, store_token
 from fairlead.service.writer import Writer
 from fairlead.studies.journals import open_state
+
+if TYPE_CHECKING:
+    import uvicorn
 
 DEFAULT_POLICY = "oef-coop"
 ADMIN_LIFETIME_S = 365 * 86400.0
@@ -86,6 +85,8 @@ def serve(options: Options) -> None:
     writer, reads = Writer(connection, supervisor.wake), Reads(directory)
     try:
         supervisor.start()
+        from fairlead.service.web import Service, build_server
+
         if not supervisor.wait_until_ready(_START_S):
             raise StoreError(
                 ends[0] if ends else f"the scheduler was not ready after {_START_S:g} s; look at its messages"
@@ -96,10 +97,7 @@ def serve(options: Options) -> None:
         _set_policy(options, reads, writer)
         estimator = open_state(header).estimator
         service = Service(directory, header.cluster, estimator, writer, tokens, reads, options.limits, supervisor.state)
-        config = uvicorn.Config(
-            build_app(service), log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=3
-        )
-        server.append(uvicorn.Server(config))
+        server.append(build_server(service))
         if not ends:
             server[0].run(sockets=[listening])
     finally:
@@ -171,7 +169,7 @@ def _welcome(options: Options, directory: StateDirectory, tokens: Tokens, writer
 
         def write(connection: sqlite3.Connection) -> None:
             store_token(connection, token)
-            audit(connection, "serve", "token.create", token.id, {"name": token.name, "role": token.role})
+            requests.note(connection, "serve", "token.create", token.id, {"name": token.name, "role": token.role})
 
         writer.write_now(write)
         tokens.remember(token)
@@ -197,7 +195,7 @@ def _set_policy(options: Options, reads: Reads, writer: Writer) -> None:
         return
 
     def write(connection: sqlite3.Connection) -> None:
-        audit(connection, "serve", "policy.set", name, {})
+        requests.note(connection, "serve", "policy.set", name, {})
         requests.append(connection, "serve", SetPolicy(name))
 
     writer.write_now(write)

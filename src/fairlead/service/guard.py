@@ -9,27 +9,17 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead.service.errors import answer
+from fairlead.service.limits import Limits
 from fairlead.service.tokens import Token, Tokens
 
 OPEN = frozenset({"/v1/health"})
 _HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 _log = logging.getLogger("fairlead.api")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    body_bytes: int = 1 << 20
-    requests_per_s: float = 1000.0  # of one token, on average
-    burst: float = 2000.0
-    failures_per_s: float = 5.0  # of one address without a valid token
-    failures_burst: float = 50.0
-    streams: int = 32  # open at once, of one token
 
 
 class Buckets:

@@ -70,6 +70,14 @@ def submit(connection: sqlite3.Connection, actor: str, given: Submission) -> str
     return spec.id
 
 
+def note(connection: sqlite3.Connection, actor: str, action: str, target: str, detail: dict[str, Any]) -> None:
+    """Into the audit log, with the change itself."""
+    connection.execute(
+        "INSERT INTO audit (time_s, actor, action, target, detail) VALUES (?, ?, ?, ?, ?)",
+        (time.time(), actor, action, target, to_line(detail)),
+    )
+
+
 def command_of(connection: sqlite3.Connection, job: str) -> Command:
     row = connection.execute("SELECT command FROM jobs WHERE id = ?", (job,)).fetchone()
     if row is None:

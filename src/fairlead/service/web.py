@@ -1,0 +1,18 @@
+"""The web server of the API process. Imported late: the scheduler starts while this does."""
+
+from __future__ import annotations
+
+import uvicorn
+
+from fairlead.service.app import build_app
+from fairlead.service.context import Service
+
+__all__ = ["Service", "build_server"]
+
+
+def build_server(service: Service) -> uvicorn.Server:
+    """Without a log of requests, which would hold what people ask for."""
+    config = uvicorn.Config(
+        build_app(service), log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=3
+    )
+    return uvicorn.Server(config)
