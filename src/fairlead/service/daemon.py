@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,14 +63,19 @@ def serve(options: Options) -> None:
     """Until a signal ends it; running jobs go on. Raises FairleadError where it cannot start or go on."""
     _check(options)
     os.umask(0o077)
-    listening = _listen(options)
-    directory = open_directory(options.state)
-    lock = directory.lock("service")
-    header = _header(options)
-    if is_new(directory):
-        make(directory, header)
-    else:
-        check_cluster(directory, header)
+    with ExitStack() as opened:
+        listening = opened.enter_context(_listen(options))
+        directory = open_directory(options.state)
+        opened.callback(os.close, directory.lock("service"))
+        header = _header(options)
+        if is_new(directory):
+            make(directory, header)
+        else:
+            check_cluster(directory, header)
+        _run(options, directory, header, listening)
+
+
+def _run(options: Options, directory: StateDirectory, header: Header, listening: socket.socket) -> None:
     connection = open_writer(directory.requests, REQUESTS)
     tokens = Tokens(connection)
     ends: list[str] = []
@@ -85,15 +90,14 @@ def serve(options: Options) -> None:
     writer, reads = Writer(connection, supervisor.wake), Reads(directory)
     try:
         supervisor.start()
-        from fairlead.service.web import Service, build_server
+        from fairlead.service.web import Service, build_server  # while the scheduler starts
 
         if not supervisor.wait_until_ready(_START_S):
             raise StoreError(
                 ends[0] if ends else f"the scheduler was not ready after {_START_S:g} s; look at its messages"
             )
         listening.listen()  # from now on who comes early waits
-        url = _url(listening)
-        _welcome(options, directory, tokens, writer, url)
+        _welcome(options, directory, tokens, writer, _url(listening))
         _set_policy(options, reads, writer)
         estimator = open_state(header).estimator
         service = Service(directory, header.cluster, estimator, writer, tokens, reads, options.limits, supervisor.state)
@@ -104,8 +108,6 @@ def serve(options: Options) -> None:
         supervisor.stop()
         writer.close()
         reads.close()
-        listening.close()
-        os.close(lock)
     if ends:
         raise FairleadError(ends[0])
 

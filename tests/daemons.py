@@ -1,0 +1,113 @@
+"""`fairlead serve` in processes of its own, and careful ways to talk to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fairlead.service.client import Client, UnreachableError
+
+SERVE = """
+import sys
+from pathlib import Path
+from fairlead.model.cluster import parse_short_form
+from fairlead.service.daemon import Options, serve
+from fairlead.service.scheduler import Plan
+from fairlead.service.supervisor import Patience
+from fairlead.traces.profiles import load_default_profile
+state = Path(sys.argv[1])
+policy = None if state.exists() else "fifo"  # a policy that is named replaces the one of before
+serve(Options(parse_short_form("v100:6,k80:4"), load_default_profile(), state, port=int(sys.argv[2]), policy=policy,
+              plan=Plan(round_s=1.0, min_run_s=0.0), patience=Patience(deaths=10**6, longest_pause_s=0.05)))
+"""
+
+
+class Service:
+    """`fairlead serve` in processes of its own; its two pids stand in the lock files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.state = folder, folder / "state"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        log = (self.folder / "serve.log").open("ab")
+        environment = {
+            **os.environ,
+            "FAIRLEAD_CREDENTIALS": str(self.folder / "credentials.json"),
+            "SECRET_OF_HOST": "hunter2",
+        }
+        command = [sys.executable, "-c", SERVE, str(self.state), str(self.port)]
+        self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        log.close()
+
+    def client(self) -> Client:
+        saved = json.loads((self.folder / "credentials.json").read_text())
+        return Client(f"http://127.0.0.1:{self.port}", saved["token"])
+
+    def scheduler(self) -> int | None:
+        with suppress(OSError, ValueError):
+            pid = int((self.state / "scheduler.lock").read_text())
+            if b"fairlead.service.scheduler" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+        return None
+
+    def kill(self, who: str) -> None:
+        assert self.process is not None
+        victims = []
+        if who in ("scheduler", "both"):
+            wait_for(lambda: self.scheduler() is not None, 30)
+            victims.append(self.scheduler())
+        if who in ("service", "both"):
+            victims.append(self.process.pid)
+        for pid in victims:
+            if pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        if who != "scheduler":
+            self.process.wait()
+            self.start()
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(timeout=40)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Service]:
+    service = Service(folder)
+    service.start()
+    try:
+        wait_for(lambda: (folder / "credentials.json").exists() or service.process.poll() is not None, 60)  # type: ignore[union-attr]
+        yield service
+    finally:
+        service.stop()
+
+
+def wait_for(true: Callable[[], bool], patience_s: float) -> None:
+    give_up_s = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < give_up_s, "it took too long"
+        time.sleep(0.02)
+
+
+def insist(do: Callable[[], Any]) -> Any:
+    """Asks again until somebody answers, as a careful client does."""
+    give_up_s = time.monotonic() + 60
+    while True:
+        try:
+            return do()
+        except UnreachableError:
+            assert time.monotonic() < give_up_s, "nobody answers any more"
+            time.sleep(0.05)

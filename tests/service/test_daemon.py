@@ -1,0 +1,131 @@
+"""The daemon as a whole: what it refuses, and what stays when it is started again."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from building import THREE
+from daemons import insist, running, wait_for
+from fairlead.model.cluster import parse_short_form
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.events import Arrived
+from fairlead.model.jobs import JobSpec
+from fairlead.service.daemon import Options, serve
+from fairlead.service.database import StoreError, open_writer
+from fairlead.service.directory import make, open_directory
+from fairlead.service.log import open_log
+from fairlead.service.scheduler import Plan
+from fairlead.service.tables import EVENTS
+from serving import header
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+    monkeypatch.setenv("FAIRLEAD_CREDENTIALS", str(tmp_path / "credentials.json"))
+    return Options(parse_short_form("v100:4,k80:2"), THREE, tmp_path / "state", port=0)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_an_address_that_others_can_reach_needs_a_flag(options: Options, host: str) -> None:
+    with pytest.raises(InputError, match="--allow-remote"):
+        serve(replace(options, host=host))
+    assert not options.state.exists()
+
+
+def test_an_unknown_engine_or_policy_is_refused(options: Options) -> None:
+    with pytest.raises(InputError, match='no engine "cloud"'):
+        serve(replace(options, plan=Plan(engine="cloud")))
+    with pytest.raises(InputError, match='no policy "best"'):
+        serve(replace(options, policy="best"))
+
+
+def test_a_second_service_on_the_same_directory_is_refused(options: Options) -> None:
+    directory = open_directory(options.state)
+    directory.lock("service")
+    with pytest.raises(StoreError, match="another fairlead uses"):
+        serve(options)
+
+
+@pytest.mark.parametrize("name", ["requests.db", "events.db"])
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(options: Options, name: str) -> None:
+    make(open_directory(options.state), header())
+    connection = sqlite3.connect(options.state / name)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+    with pytest.raises(FairleadError, match=r"newer Fairlead \(schema 99"):
+        serve(options)
+    connection = sqlite3.connect(options.state / name)
+    assert connection.execute("PRAGMA user_version").fetchone()[0] == 99
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["requests.db", "events.db"])
+def test_rubbish_in_the_store_is_refused_and_left_alone(options: Options, name: str) -> None:
+    make(open_directory(options.state), header())
+    for side in ("-wal", "-shm"):
+        (options.state / f"{name}{side}").unlink(missing_ok=True)
+    (options.state / name).write_bytes(b"rubbish" * 1000)
+
+    with pytest.raises(FairleadError, match=f"{name} cannot be read"):
+        serve(options)
+    assert (options.state / name).read_bytes() == b"rubbish" * 1000
+
+
+def test_a_full_disk_stops_the_scheduler_before_anything_is_acted_upon(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path / "state")
+    make(directory, header())
+    connection = open_writer(directory.events, EVENTS)
+    log = open_log(connection)
+    connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}")
+
+    def arrive(number: int) -> None:
+        event = Arrived(1.0, JobSpec(f"j{number}", "t" * 50, "m" * 500, 1.0, 1, None))
+        log.event(event)
+        log.state.fold(event)
+        log.commit(number)
+
+    def fill() -> None:
+        for number in range(1, 200):
+            arrive(number)
+
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        fill()
+    lost = log.state.jobs
+    connection.close()
+
+    again = open_writer(directory.events, EVENTS)
+    before = open_log(again)
+    assert 0 < before.state.jobs == before.taken == lost - 1
+    assert again.execute("SELECT count(*) FROM jobs").fetchone()[0] == before.state.jobs
+    again.close()
+
+
+@pytest.mark.slow
+def test_what_was_set_is_there_after_a_restart_and_jobs_go_on(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        client = service.client()
+        long = insist(lambda: client.post("/jobs", {"name": "long", "run": "sleep 4; echo through", "tenant": "a"}))[
+            "id"
+        ]
+        assert client.put("/policy", {"name": "las"})["taken"]
+        assert client.put("/tenants/a", {"weight": 2, "quotas": [{"type": "k80", "nominal": 1}]})["taken"]
+        assert client.post("/nodes/k80-1/drain")["taken"]
+        wait_for(lambda: client.get(f"/jobs/{long}")["phase"] == "running", 20)
+        service.stop()
+        service.start()
+        assert insist(lambda: client.get("/policy"))["name"] == "las"
+        assert client.get("/tenants")["tenants"][0]["weight"] == 2
+        assert client.get("/status")["nodes_down"] == ["k80-1"]
+        assert client.post("/nodes/k80-1/resume")["taken"]
+        assert client.get("/status")["nodes_down"] == []
+        wait_for(lambda: client.get(f"/jobs/{long}")["phase"] == "finished", 30)
+        shown = client.get(f"/jobs/{long}")
+        assert (shown["leases"], shown["exit_code"]) == (1, 0)
+        assert list(client.lines(f"/jobs/{long}/logs")) == ["through\n"]
+        actions = [change["action"] for change in client.get("/changes")["changes"]]
+    assert actions == ["node.resume", "node.drain", "tenant.set", "policy.set", "token.create"]
