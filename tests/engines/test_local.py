@@ -88,7 +88,7 @@ def test_a_job_sees_its_own_environment_and_nothing_of_the_daemons(
     assert seen["FAIRLEAD_LEASE"] == str(running.runner.directory(key) / "lease.json")
     assert set(seen) - {"PWD", "SHLVL", "_", "OLDPWD"} <= {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
-        *("PYTHONUNBUFFERED", "SEED", "CUDA_VISIBLE_DEVICES"),
+        *("PYTHONUNBUFFERED", "SEED", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
         *("FAIRLEAD_LEASE", "FAIRLEAD_REPORT", "FAIRLEAD_JOB", "FAIRLEAD_GPUS"),
     }
 

@@ -180,6 +180,7 @@ class LocalRunner:
             LEASE_VARIABLE: str(directory / shim.LEASE),
             REPORT_VARIABLE: str(directory / REPORT),
             "CUDA_VISIBLE_DEVICES": ",".join(map(str, devices)),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order in which NVML counts
             "FAIRLEAD_JOB": lease.job,
             "FAIRLEAD_GPUS": str(len(devices)),
         }

@@ -1,0 +1,48 @@
+"""Which numbers the GPUs of a cluster file have on this machine: real ones, or slots of an emulation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fairlead.engines.local import slots_as_devices
+from fairlead.engines.nvml import Found
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import InputError
+from fairlead.model.gpus import canonical_gpu
+from fairlead.rates.profile import chip_of
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """By (node, slot). `note` is for whoever starts the service: it says whether speeds will be real."""
+
+    numbers: Mapping[tuple[str, int], int]
+    emulated: bool
+    note: str
+
+
+def choose_devices(cluster: Cluster, found: Found, *, emulate: bool = False) -> Devices:
+    """The machine's own GPUs if it has any, each given out once; otherwise slots, and a pace can be emulated."""
+    if not found.devices or emulate:
+        why = found.why_none if not found.devices else "as was asked for"
+        numbers = slots_as_devices(cluster.nodes, cluster.node_gpus.tolist())
+        return Devices(
+            numbers, True, f"EMULATED: the cluster's {cluster.total_gpus} GPUs are slots on this machine ({why})"
+        )
+    free: dict[str, list[int]] = {}
+    for device in found.devices:
+        free.setdefault(chip_of(canonical_gpu(device.name)), []).append(device.index)
+    have = ", ".join(f"{len(numbers)} x {gpu}" for gpu, numbers in free.items())
+    wanted = Counter({cluster.gpu[t]: int(cluster.capacity[t]) for t in range(len(cluster.types))})
+    given: dict[tuple[str, int], int] = {}
+    for node, type_, gpus in zip(cluster.nodes, cluster.node_type.tolist(), cluster.node_gpus.tolist(), strict=True):
+        here = free.get(chip_of(cluster.gpu[type_]), [])
+        if len(here) < gpus:
+            want = ", ".join(f"{count} x {gpu}" for gpu, count in wanted.items())
+            raise InputError(
+                f"the cluster file has {want}, this machine has {have}; make the file say what is here, or emulate"
+            )
+        given |= {(node, slot): here.pop(0) for slot in range(gpus)}
+    return Devices(given, False, f"{len(given)} real GPUs of this machine ({have})")
