@@ -278,12 +278,12 @@ def test_root_runs_jobs_as_the_user_it_is_given() -> None:
         made = Running(LocalRunner(Path(folder) / "state", DEVICES, user="nobody"))
         key = made.launch(
             'id -u; id -G; cat $FAIRLEAD_LEASE > /dev/null && echo reads; echo \'{"at_s": 1, "step": 5}\' > $FAIRLEAD_REPORT; '
-            "touch $(dirname $FAIRLEAD_LEASE)/exit.json 2>/dev/null || echo cannot",
+            f"touch $(dirname $FAIRLEAD_LEASE)/x 2>/dev/null || echo cannot; ls {folder}/state 2>/dev/null || echo closed",
             workdir="/",
         )
         ended = made.end(key)
 
-        assert made.log(key) == f"{nobody.pw_uid}\n{nobody.pw_gid}\nreads\ncannot\n"
+        assert made.log(key) == f"{nobody.pw_uid}\n{nobody.pw_gid}\nreads\ncannot\nclosed\n"
         assert ended.report is not None
         assert ended.report.step == 5
 

@@ -31,6 +31,9 @@ def serve(
         str | None, typer.Option(help="What a restart costs a job (default: by model).", metavar="DURATION")
     ] = None,
     user: Annotated[str | None, typer.Option(help="Whom local jobs run as, where the service is root.")] = None,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Slots at an emulated pace although this machine has GPUs.")
+    ] = False,
     throughputs: Throughputs = None,
     alias: Aliases = None,
     new_token: Annotated[bool, typer.Option("--new-token", help="Make another admin token.")] = False,
@@ -50,7 +53,7 @@ def serve(
             port=port,
             remote=allow_remote,
             policy=policy,
-            plan=Plan(engine, parse_duration(round_), parse_duration(min_run), user),
+            plan=Plan(engine, parse_duration(round_), parse_duration(min_run), user, emulate),
             restart_s=None if restart_cost is None else parse_duration(restart_cost),
             new_token=new_token,
         )

@@ -5,7 +5,8 @@
     ROOT/down/NODE                        while this file exists, an emulated node counts as failed
 
 Jobs run as the daemon's user, so that all tenants are one trust domain; where the daemon is root and a user is given,
-they run as that user. Of the daemon's environment they see just what `PASSED_ON` names.
+they run as that user, and what they read and write lies beside ROOT in ROOT.work: ROOT itself stays closed to them. Of
+the daemon's environment they see just what `PASSED_ON` names.
 """
 
 from __future__ import annotations
@@ -57,9 +58,10 @@ class LocalRunner:
         self._devices = devices
         self._pace = pace
         self._user = _user(user)
+        self._work = self.root if self._user is None else self.root.with_name(f"{self.root.name}.work")
         self._shell = ["/bin/bash", "-o", "pipefail"] if os.access("/bin/bash", os.X_OK) else ["/bin/sh"]
         if self._user is not None:
-            _check_reachable(self.root, self._user)
+            _check_reachable(self._work, self._user)
 
     @property
     def emulated(self) -> bool:
@@ -122,42 +124,55 @@ class LocalRunner:
     # ---- one lease -------------------------------------------------------------------------------------------------
 
     def _lay_out(self, directory: Path, lease: Lease) -> None:
-        open_to_user = 0o711 if self._user else 0o700
+        """The directory is the lease's own from here on; who comes second finds it taken."""
         for parent in (self.root, self.root / "leases", directory.parent):
-            parent.mkdir(mode=open_to_user, exist_ok=True)
-        checkpoints = directory.parent / CHECKPOINTS
-        with suppress(FileExistsError):
-            checkpoints.mkdir(mode=0o700)
-            self._give(checkpoints)
-        directory.mkdir(mode=open_to_user)
-        (directory / REPORT).parent.mkdir(mode=0o700)
-        self._give((directory / REPORT).parent)
+            parent.mkdir(mode=0o700, exist_ok=True)
+        directory.mkdir(mode=0o700)
+        work = self._work_directory(lease.key)
+        if self._user:
+            for parent in (self._work, self._work / "leases", work.parent, work):
+                parent.mkdir(mode=0o711, exist_ok=True)
+        for private in (work.parent / CHECKPOINTS, (work / REPORT).parent):
+            with suppress(FileExistsError):
+                private.mkdir(mode=0o700)
+                self._give(private)
         workdir = os.path.abspath(lease.command.workdir or self._home())
         chosen = lease.command.checkpoint_dir
-        where = str(checkpoints) if chosen is None else os.path.join(workdir, chosen, lease.job)
+        where = str(work.parent / CHECKPOINTS) if chosen is None else os.path.join(workdir, chosen, lease.job)
         found = {
             "fairlead": KIND,
             **asdict(lease),
             "checkpoint_dir": where,
             "emulated": self.emulated,
             "pace": [self._pace_of(gpu) for gpu in lease.gpus] if self._pace is not None else None,
-            "plan": {
-                "shell": self._shell,
-                "setup": lease.command.setup,
-                "run": lease.command.run,
-                "workdir": workdir,
-                "env": self._environment(directory, lease),
-                "uid": self._user.pw_uid if self._user else None,
-                "gid": self._user.pw_gid if self._user else None,
-            },
         }
-        draft = directory / f"{shim.LEASE}.draft"
+        if self._user:
+            self._write(work / shim.LEASE, found, self._user.pw_gid)
+        plan = {
+            "shell": self._shell,
+            "setup": lease.command.setup,
+            "run": lease.command.run,
+            "workdir": workdir,
+            "env": self._environment(work, lease),
+            "uid": self._user.pw_uid if self._user else None,
+            "gid": self._user.pw_gid if self._user else None,
+        }
+        self._write(directory / shim.LEASE, {**found, "plan": plan})
+
+    def _work_directory(self, key: Key) -> Path:
+        """Where the job's own side of the lease lies."""
+        job, number = key
+        return self._work / "leases" / job / str(number)
+
+    def _write(self, path: Path, found: dict[str, Any], group: int | None = None) -> None:
+        """The whole file or none, for its owner and perhaps one group to read."""
+        draft = path.with_suffix(".draft")
         with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             json.dump(found, file)
-        if self._user:
-            os.chown(draft, 0, self._user.pw_gid)
+        if group is not None:
+            os.chown(draft, 0, group)
             draft.chmod(0o640)
-        draft.rename(directory / shim.LEASE)
+        draft.rename(path)
 
     def _give(self, path: Path) -> None:
         if self._user:
@@ -169,7 +184,7 @@ class LocalRunner:
     def _pace_of(self, gpu: Gpu) -> float:
         return 1.0 if self._pace is None else self._pace.get(gpu.type, 1.0)
 
-    def _environment(self, directory: Path, lease: Lease) -> dict[str, str]:
+    def _environment(self, work: Path, lease: Lease) -> dict[str, str]:
         """Chosen names of the daemon's, then the job's own, then what only we may say."""
         env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         if self._user:
@@ -177,8 +192,8 @@ class LocalRunner:
         env |= {"PYTHONUNBUFFERED": "1", **lease.command.env}
         devices = [self._devices[gpu.node, gpu.slot] for gpu in lease.gpus]
         env |= {
-            LEASE_VARIABLE: str(directory / shim.LEASE),
-            REPORT_VARIABLE: str(directory / REPORT),
+            LEASE_VARIABLE: str(work / shim.LEASE),
+            REPORT_VARIABLE: str(work / REPORT),
             "CUDA_VISIBLE_DEVICES": ",".join(map(str, devices)),
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order in which NVML counts
             "FAIRLEAD_JOB": lease.job,
@@ -203,7 +218,7 @@ class LocalRunner:
     def _look(self, key: Key) -> Sight:
         directory = self.directory(key)
         asked = (directory / ASKED).exists()
-        ended = self._ended(directory, asked)
+        ended = self._ended(key, asked)
         if ended is not None:
             return ended
         claim = _read_json(directory / shim.CLAIM)
@@ -212,20 +227,23 @@ class LocalRunner:
         if claim == _REVOKED:
             return Sight(Condition.VANISHED, asked=asked)
         if _locked(directory / shim.ALIVE):
-            return Sight(Condition.RUNNING, asked=asked, report=_report(directory))
+            return Sight(Condition.RUNNING, asked=asked, report=self._report(key))
         # It may have ended since we looked; otherwise it was killed, and what it left behind must not live on.
-        ended = self._ended(directory, asked)
+        ended = self._ended(key, asked)
         if ended is None:
             self._signal(key, signal.SIGKILL)
             gone = not _group_lives(claim["group"])
-            return Sight(Condition.VANISHED if gone else Condition.RUNNING, asked=asked, report=_report(directory))
+            return Sight(Condition.VANISHED if gone else Condition.RUNNING, asked=asked, report=self._report(key))
         return ended
 
-    def _ended(self, directory: Path, asked: bool) -> Sight | None:
-        found = _read_json(directory / shim.EXIT)
+    def _report(self, key: Key) -> Report | None:
+        return _report(self._work_directory(key) / REPORT)
+
+    def _ended(self, key: Key, asked: bool) -> Sight | None:
+        found = _read_json(self.directory(key) / shim.EXIT)
         if found is None:
             return None
-        return Sight(Condition.ENDED, code=int(found["code"]), asked=asked, report=_report(directory))
+        return Sight(Condition.ENDED, code=int(found["code"]), asked=asked, report=self._report(key))
 
     def _down(self) -> frozenset[str]:
         with suppress(FileNotFoundError):
@@ -244,9 +262,9 @@ def _lease_from_json(found: dict[str, Any]) -> Lease:
     return Lease(found["job"], found["number"], gpus, Command(**found["command"]), found["failures"])
 
 
-def _report(directory: Path) -> Report | None:
+def _report(path: Path) -> Report | None:
     """What the worker wrote, if it makes sense: the file is the job's own."""
-    found = _read_json(directory / REPORT)
+    found = _read_json(path)
     if not isinstance(found, dict):
         return None
     values = {name: _number(found.get(name)) for name in Report.__slots__}

@@ -14,9 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fairlead.engines.devices import choose_devices
 from fairlead.engines.leases import Runner
 from fairlead.engines.live import LiveEngine
-from fairlead.engines.local import LocalRunner, slots_as_devices
+from fairlead.engines.local import LocalRunner
+from fairlead.engines.nvml import detect
 from fairlead.engines.pretend import PretendRunner
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
@@ -44,6 +46,7 @@ class Plan:
     round_s: float = 60.0
     min_run_s: float = 60.0
     user: str | None = None  # whom local jobs run as, where the daemon is root
+    emulate: bool = False  # slots at an emulated pace although there are GPUs
 
     @property
     def settings(self) -> Settings:
@@ -128,10 +131,10 @@ def build_runner(plan: Plan, directory: StateDirectory, cluster: Cluster, estima
         return PretendRunner(directory.path / "pretended.jsonl")
     if plan.engine != "local":
         raise InputError(f'there is no engine "{plan.engine}" (have: {", ".join(ENGINES)})')
+    devices = choose_devices(cluster, detect(), emulate=plan.emulate)
     speed = dict(zip(cluster.types, estimator.type_speed().tolist(), strict=True))
-    pace = {type_: value or 1.0 for type_, value in speed.items()}
-    devices = slots_as_devices(cluster.nodes, cluster.node_gpus.tolist())
-    return LocalRunner(directory.path, devices, pace=pace, user=plan.user)
+    pace = {type_: value or 1.0 for type_, value in speed.items()} if devices.emulated else None
+    return LocalRunner(directory.path, devices.numbers, pace=pace, user=plan.user)
 
 
 def _say(what: dict[str, Any]) -> None:
