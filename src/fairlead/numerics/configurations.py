@@ -11,8 +11,8 @@ linear program says that this could pay (it does on a few nodes, where one gang 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,16 +68,25 @@ class Choices:
 Residual = Callable[[list[int], Container[int], IntArray], SpotChoices]
 
 
-def two_stage(choices: Choices, groups: Groups, free: IntArray, order: Sequence[int], residual: Residual) -> Plan:
-    """Groups, packing, then the leftovers. `order` is the queue, for when a solve gives up.
+def two_stage(
+    choices: Choices,
+    groups: Groups,
+    free: IntArray,
+    order: Sequence[int],
+    residual: Residual,
+    present: Mapping[int, Spot] | None = None,
+    solve_s: float | None = None,
+) -> Plan:
+    """Groups, packing, then the leftovers. `order` is the queue, for when a solve gives up or takes over `solve_s`: then
+    who runs stays where it is at `present`.
 
     Values of stage 2 must be on the scale of stage 1, so that a job that gains little there does not look as good as
     one that gains much.
     """
-    x = _relax(choices, groups)
+    x = _relax(choices, groups, replace(STAGE_1, seconds=solve_s))
     room = _Room(groups, free)
     if x is None:
-        value = _greedy(choices, groups, room, order)
+        value = _greedy(choices, groups, room, order, present or {})
         return Plan(room.spots, value, np.inf, GREEDY)
     columns = len(choices.job)
     on_groups, on_spots = x[:columns], x[columns:]
@@ -96,7 +105,7 @@ def two_stage(choices: Choices, groups: Groups, free: IntArray, order: Sequence[
         kept = {i: spot for i, spot in room.spots.items() if i not in again}
         fixed = sum(worth[i] for i in kept)
         gap = min(GAP * bound / max(bound - fixed, GAP * bound, 1e-300), WIDEST_GAP)
-        rest = near(residual([i for i in order if i in open_jobs or i in again], kept, left), left, gap)
+        rest = near(residual([i for i in order if i in open_jobs or i in again], kept, left), left, gap, solve_s)
         if fixed + rest.value > value:
             spots, value, solver = {**kept, **rest.spots}, fixed + rest.value, rest.solver
     return Plan(spots, value, bound, solver)
@@ -126,7 +135,7 @@ def _released(room: _Room, open_jobs: set[int]) -> list[set[int]]:
     return [set(), again] if again else [set()]
 
 
-def _relax(choices: Choices, groups: Groups) -> FloatArray | None:
+def _relax(choices: Choices, groups: Groups, limit: Limit) -> FloatArray | None:
     """Stage 1, fractional: columns of groups, then of spots. None = gave up.
 
         sum of sizes <= n_g f_g,    sum (ceil(q size / f_g) - 1) <= n_g (q - 1)   for q = 2, 3, 4      every group g
@@ -171,7 +180,7 @@ def _relax(choices: Choices, groups: Groups) -> FloatArray | None:
         index=index,
         value=entries,
     )
-    outcome = solve(program, STAGE_1)
+    outcome = solve(program, limit)
     return outcome.x if isinstance(outcome, Optimal) else None
 
 
@@ -247,14 +256,17 @@ def _pack(choices: Choices, room: _Room, on_groups: IntArray, on_spots: IntArray
     return worth
 
 
-def _greedy(choices: Choices, groups: Groups, room: _Room, order: Sequence[int]) -> float:
-    """In queue order each job takes the best of its choices that fits."""
+def _greedy(choices: Choices, groups: Groups, room: _Room, order: Sequence[int], present: Mapping[int, Spot]) -> float:
+    """In queue order each job stays where it is, or takes the best of its choices that fits."""
     value, columns = 0.0, len(choices.job)
     worth = np.concatenate((choices.value, choices.spot_value))
     job = np.concatenate((choices.job, choices.spot_job))
     by_job: dict[int, list[int]] = {}
     for c in np.argsort(-worth, kind="stable").tolist():
         by_job.setdefault(int(job[c]), []).append(c)
+    for s, i in enumerate(choices.spot_job.tolist()):
+        if choices.spots[s] == present.get(i):
+            by_job[i].insert(0, columns + s)
     for i in order:
         for c in by_job.get(i, ()):
             on_group = c < columns

@@ -1,0 +1,269 @@
+"""What Hops plans with: the configurations of jobs, what each is worth, and one plan over those who stand in the window."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+import numpy as np
+
+from fairlead.model.allocation import NOWHERE, Spot
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.view import View
+from fairlead.numerics.configurations import Choices, Groups, group_nodes, two_stage
+from fairlead.numerics.spots import Plan, SpotChoices
+from fairlead.rates.age import restart_factor
+from fairlead.rates.configurations import Kinds
+
+SIGMA = 1.4  # who loses less by being spread does not mind
+BIAS = 0.01  # above the smallest priority, where one is not positive
+USE = 1e-3  # worth of a GPU in use, so that leaving one idle is never free of charge
+LEAST_WEIGHT = 1e-4  # of the largest: below this the solver takes a job's gain for noise
+SPEED_BIN = 0.05  # nodes whose speeds differ by less are one group
+UNEVEN_SPOTS = 4  # per width and type, where only unequal nodes together hold a gang
+FRAGMENT_JOBS = 12  # who wait and are offered what stage 1 leaves
+
+
+class Planner:
+    """What stays the same over the plans of one round."""
+
+    def __init__(
+        self,
+        view: View,
+        prior: FloatArray,
+        power: float = 1.0,
+        bias: float | None = None,
+        sigma: float = SIGMA,
+        restart: bool = True,
+        solve_s: float | None = None,
+    ) -> None:
+        self._view = view
+        self._kinds = Kinds(view)
+        minds = self._kinds.sensitivity()  # k
+        self._low = minds <= sigma  # k
+        self.sensitivity = minds[self._kinds.of]  # j
+        self.least = np.array([widths[0] for widths in self._kinds.widths], dtype=np.int64)[self._kinds.of]  # j
+        self._weight = weights(prior, power, bias)  # j
+        self._smallest = np.array([self._smallest_rate(kind) for kind in range(len(self._kinds))])  # k
+        self._moved = restart_factor(view) if restart else np.ones(view.jobs)  # j
+        self._relative = view.relative  # j,n
+        self._kind_of_node, self._fill_order = _kinds_of_nodes(view, self._relative)
+        self._solve_s = solve_s
+
+    def plan(self, jobs: IntArray, free: IntArray) -> Plan:
+        groups = group_nodes(self._kind_of_node, free, self._fill_order)
+        order = jobs.tolist()
+
+        def residual(open_jobs: list[int], placed: Container[int], left: IntArray) -> SpotChoices:
+            waiting = [j for j in order if j not in placed and j not in open_jobs]
+            waiting.sort(key=lambda j: not self._low[self._kinds.of[j]])
+            return self.on_nodes([*open_jobs, *waiting[:FRAGMENT_JOBS]], left)
+
+        choices = self._on_groups(jobs, groups, free)
+        return two_stage(choices, groups, free, order, residual, self._view.spots, self._solve_s)
+
+    def fitting(self, queue: IntArray, free: IntArray) -> IntArray:
+        """Those of the queue that could use some of these GPUs."""
+        groups = group_nodes(self._kind_of_node, free, self._fill_order)
+        fits = np.zeros(len(self._kinds), dtype=np.bool_)  # k
+        for kind in np.unique(self._kinds.of[queue]).tolist():
+            fits[kind] = bool(self._group_table(kind, groups) or self._uneven_spots(kind, groups, free))
+        return queue[fits[self._kinds.of[queue]]]
+
+    def _on_groups(self, jobs: IntArray, groups: Groups, free: IntArray) -> Choices:
+        """Every allowed width on every group that holds it, and the spots that no group can offer: where a job is now,
+        and nodes of unequal size taken together.
+        """
+        none: IntArray = np.empty(0, dtype=np.int64)
+        job, group, gpus, rate = [none], [none], [none], [np.empty(0)]
+        spots: list[tuple[int, float, Spot]] = []
+        kinds = self._kinds.of[jobs]
+        for kind in np.unique(kinds).tolist():
+            same = jobs[kinds == kind]
+            table = self._group_table(kind, groups)
+            job.append(np.repeat(same, len(table)))
+            group.append(np.tile(np.array([g for g, _, _ in table], dtype=np.int64), len(same)))
+            gpus.append(np.tile(np.array([width for _, width, _ in table], dtype=np.int64), len(same)))
+            rate.append(np.tile(np.array([speed for _, _, speed in table], dtype=np.float64), len(same)))
+            odd = self._uneven_spots(kind, groups, free)
+            spots += [(j, self.value(j, speed, spot), spot) for j in same.tolist() for speed, spot in odd]
+        spots += [stay for j in jobs.tolist() if (stay := self._stay(j, free))]
+        i, g, size = np.concatenate(job), np.concatenate(group), np.concatenate(gpus)  # c
+        value = self._worth(i, np.concatenate(rate) * self._moved[i] * self._group_speed(i, g, groups), size)
+        return Choices(
+            i,
+            value,
+            g,
+            size,
+            np.array([j for j, _, _ in spots], dtype=np.int64),
+            np.array([worth for _, worth, _ in spots], dtype=np.float64),
+            tuple(spot for _, _, spot in spots),
+        )
+
+    def _group_table(self, kind: int, groups: Groups) -> list[tuple[int, int, float]]:
+        """(group, GPUs, rate) of every configuration inside one group."""
+        table = []
+        types = set(self._kinds.types[kind])
+        for g, (idle, first) in enumerate(zip(groups.idle.tolist(), groups.nodes, strict=True)):
+            t = int(self._view.cluster.node_type[first[0]])
+            if t not in types:
+                continue
+            for width in self._kinds.widths[kind]:
+                nodes = -(-width // idle)
+                if nodes > len(first) or (nodes > 1 and not self._may_spread(kind, t)):
+                    continue
+                rate = self._kinds.rate(kind, t, width, nodes)
+                if rate > 0:
+                    table.append((g, width, rate))
+        return table
+
+    def _uneven_spots(self, kind: int, groups: Groups, free: IntArray) -> list[tuple[float, Spot]]:
+        """(rate, spot) for widths that no single node and no single group of a type holds."""
+        found = []
+        for t in self._kinds.types[kind]:
+            here = [g for g, nodes in enumerate(groups.nodes) if self._view.cluster.node_type[nodes[0]] == t]
+            most = max((int(groups.idle[g]) * len(groups.nodes[g]) for g in here), default=0)
+            for width in self._kinds.widths[kind]:
+                if width > most and self._may_spread(kind, t):
+                    found += self._spread_spots(kind, t, width, free)[:UNEVEN_SPOTS]
+        return found
+
+    def _spread_spots(self, kind: int, t: int, width: int, free: IntArray) -> list[tuple[float, Spot]]:
+        nodes = np.flatnonzero((self._view.cluster.node_type == t) & (free > 0)).tolist()
+        spots = [(self._kinds.rate(kind, t, width, len(spot)), spot) for spot in spots_over_nodes(nodes, free, width)]
+        return [(rate, spot) for rate, spot in spots if rate > 0]
+
+    def on_nodes(self, jobs: list[int], free: IntArray) -> SpotChoices:
+        """Every configuration on real nodes."""
+        job: list[int] = []
+        value: list[float] = []
+        spots: list[Spot] = []
+        by_kind: dict[int, list[tuple[float, Spot]]] = {}
+        for j in jobs:
+            kind = int(self._kinds.of[j])
+            if kind not in by_kind:
+                by_kind[kind] = self._node_table(kind, free)
+            table = by_kind[kind]
+            job += [j] * len(table)
+            value += self._values(j, table)
+            spots += [spot for _, spot in table]
+            if stay := self._stay(j, free):
+                job.append(j)
+                value.append(stay[1])
+                spots.append(stay[2])
+        return SpotChoices(np.array(job, dtype=np.int64), np.array(value), spots)
+
+    def _node_table(self, kind: int, free: IntArray) -> list[tuple[float, Spot]]:
+        table: list[tuple[float, Spot]] = []
+        for t in self._kinds.types[kind]:
+            nodes = np.flatnonzero((self._view.cluster.node_type == t) & (free > 0)).tolist()
+            for width in self._kinds.widths[kind]:
+                fits = [node for node in nodes if free[node] >= width]
+                if fits:
+                    rate = self._kinds.rate(kind, t, width, 1)
+                    table += [(rate, ((node, width),)) for node in fits if rate > 0]
+                elif self._may_spread(kind, t):
+                    table += self._spread_spots(kind, t, width, free)
+        return table
+
+    def _may_spread(self, kind: int, t: int) -> bool:
+        """Who does not mind; and who could not run at all otherwise."""
+        return bool(self._low[kind]) or self._kinds.widths[kind][0] > int(self._view.cluster.largest_node[t])
+
+    def _stay(self, j: int, free: IntArray) -> tuple[int, float, Spot] | None:
+        """(job, value, spot) of a running job's present configuration, if its GPUs are still there."""
+        spot = self._view.spots.get(j, NOWHERE)
+        if not spot or any(free[node] < gpus for node, gpus in spot):
+            return None
+        types = {int(self._view.cluster.node_type[node]) for node, _ in spot}
+        gpus, kind = sum(count for _, count in spot), int(self._kinds.of[j])
+        rate = min(self._kinds.rate(kind, t, gpus, len(spot)) for t in types) * self._speed_on(j, spot)
+        return j, float(self._worth(np.array([j]), np.array([rate]), np.array([gpus]))[0]), spot
+
+    def value(self, j: int, rate: float, spot: Spot) -> float:
+        return self._values(j, [(rate, spot)])[0]
+
+    def _values(self, j: int, table: list[tuple[float, Spot]]) -> list[float]:
+        """Of configurations that job j would have to move to."""
+        if not table:
+            return []
+        rate = np.array([rate * self._speed_on(j, spot) for rate, spot in table]) * self._moved[j]
+        gpus = np.array([sum(count for _, count in spot) for _, spot in table])
+        values: list[float] = self._worth(np.full(len(table), j), rate, gpus).tolist()
+        return values
+
+    def _worth(self, job: IntArray, rate: FloatArray, gpus: IntArray) -> FloatArray:
+        """(prior + bias)^lambda G, and a little for every GPU in use."""
+        return np.asarray(self._weight[job] * rate / self._smallest[self._kinds.of[job]] + USE * gpus)
+
+    def _speed_on(self, j: int, spot: Spot) -> float:
+        if self._relative is None:
+            return 1.0
+        return min(float(self._relative[j, node]) for node, _ in spot)
+
+    def _group_speed(self, job: IntArray, group: IntArray, groups: Groups) -> FloatArray:
+        """Of configurations: the mean over the nodes of their group."""
+        if self._relative is None:
+            return np.ones(len(job))
+        mean = np.column_stack([self._relative[:, list(nodes)].mean(axis=1) for nodes in groups.nodes])  # j,g
+        return np.asarray(mean[job, group])
+
+    def _smallest_rate(self, kind: int) -> float:
+        """Over all configurations on an empty cluster, so that it does not change with what is idle."""
+        rates = [
+            self._kinds.rate(kind, t, width, -(-width // int(self._view.cluster.largest_node[t])))
+            for t in self._kinds.types[kind]
+            for width in self._kinds.widths[kind]
+        ]
+        return min((rate for rate in rates if rate > 0), default=1.0)
+
+
+def weights(prior: FloatArray, power: float, bias: float | None = None) -> FloatArray:
+    """j  (prior + bias)^lambda; bias is 0 if all priorities are positive, else |smallest| + 0.01."""
+    if not prior.size:
+        return prior
+    if bias is None:
+        bias = 0.0 if prior.min() > 0 else abs(float(prior.min())) + BIAS
+    weight = (prior + bias) ** power
+    return np.asarray(np.maximum(weight, LEAST_WEIGHT * weight.max()))
+
+
+def _kinds_of_nodes(view: View, relative: FloatArray | None) -> tuple[IntArray, IntArray]:
+    """n  what makes nodes equal: type and speed bin; and all nodes, the fastest first."""
+    node_type = view.cluster.node_type
+    if relative is None or not len(relative):
+        return node_type, np.arange(len(node_type))
+    speed = np.exp(np.log(relative).mean(axis=0))  # n
+    bins = np.floor(np.log(speed) / np.log1p(SPEED_BIN)).astype(np.int64)
+    bins -= bins.min()
+    return node_type * (int(bins.max()) + 1) + bins, np.argsort(-speed, kind="stable")
+
+
+def free_for_planning(view: View, pinned: BoolArray) -> IntArray:
+    """n  idle GPUs once every job that may be moved has given its own back."""
+    free = view.node_free.copy()
+    for j, spot in view.spots.items():
+        if not pinned[j]:
+            for node, gpus in spot:
+                free[node] += gpus
+    return np.where(view.node_up, free, 0)
+
+
+def spots_over_nodes(nodes: Sequence[int], free: IntArray, gpus: int) -> list[Spot]:
+    """Neighbours among `nodes`, filled one after another from either end, and only as few as can hold `gpus`."""
+    idle = free[list(nodes)]
+    reach = np.concatenate(([0], np.cumsum(idle)))
+    for count in range(1, len(nodes) + 1):
+        first = np.flatnonzero(reach[count:] - reach[:-count] >= gpus)
+        if first.size:
+            rows = [list(nodes[at : at + count]) for at in first.tolist()]
+            return list(dict.fromkeys(_fill(way, free, gpus) for row in rows for way in (row, row[::-1])))
+    return []
+
+
+def _fill(nodes: Sequence[int], free: IntArray, gpus: int) -> Spot:
+    spot = []
+    for node in nodes:
+        take = min(gpus, int(free[node]))
+        spot.append((node, take))
+        gpus -= take
+    return tuple(sorted(piece for piece in spot if piece[1]))
