@@ -15,6 +15,7 @@ from fairlead.cli.world import (
     LengthError,
     MinRun,
     Mtbf,
+    ProfilingCost,
     Repair,
     RestartCost,
     Round,
@@ -99,6 +100,7 @@ def compare(
     repair: Repair = "1h",
     checkpoint_every: CheckpointEvery = "30m",
     length_error: LengthError = 0.0,
+    profiling_cost: ProfilingCost = "0",
     sensing: Annotated[
         str, typer.Option("--sensing", help="What is learnt of speeds: table, types, servers or three-layer.")
     ] = "table",
@@ -135,7 +137,7 @@ def compare(
         profile=profile,
         policy=None,  # type: ignore[arg-type]  # each run has its own
         settings=settings_of(round_, decide, min_run),
-        world=world_of(0, server_factors, mtbf, repair, checkpoint_every, length_error),
+        world=world_of(0, server_factors, mtbf, repair, checkpoint_every, length_error, profiling_cost),
         restart_s=None if restart_cost is None else parse_duration(restart_cost),
         tenant_weight=weights_of(tenant_weight),
         sensing=Sensing(sensing),

@@ -248,7 +248,7 @@ def fft(
 
     scale = study.QUICK if quick else study.FULL
     found: dict[str, Any] = {}
-    with progress("reproducing FFT", 4 if scale.large_jobs else 3) as tell:
+    with progress("reproducing FFT", 5 if scale.large_jobs else 4) as tell:
         for name, part in study.reproduce(scale):
             found[name] = part
             tell(len(found))
@@ -258,7 +258,7 @@ def fft(
         print_json({**said, "notes": FFT_NOTES})
         return
     for name, part in found.items():
-        if name != "wrong lengths":
+        if name not in ("wrong lengths", "profiling"):
             _fft_runs(name, part)
     print_table("paper beside ours", list(claims[0]), [list(row.values()) for row in claims])
     print(FFT_NOTES)

@@ -43,6 +43,14 @@ CheckpointEvery = Annotated[
 LengthError = Annotated[
     float, typer.Option("--length-error", help="Declared lengths are off by up to this part (0.3 = 30 %).")
 ]
+ProfilingCost = Annotated[
+    str,
+    typer.Option(
+        "--profiling-cost",
+        help="To measure a new model on one GPU type before it may run; 0 = known.",
+        metavar="DURATION",
+    ),
+]
 SkipImpossible = Annotated[bool, typer.Option("--skip-impossible", help="Leave out jobs that can never run.")]
 
 
@@ -56,7 +64,9 @@ def settings_of(round_: str, decide: str, min_run: str, task: str = "60") -> Set
     )
 
 
-def world_of(seed: int, server_factors: str, mtbf: str, repair: str, checkpoint_every: str, error: float) -> World:
+def world_of(
+    seed: int, server_factors: str, mtbf: str, repair: str, checkpoint_every: str, error: float, profiling: str
+) -> World:
     from fairlead.sim.truth import World
 
     return World(
@@ -66,6 +76,7 @@ def world_of(seed: int, server_factors: str, mtbf: str, repair: str, checkpoint_
         repair_s=parse_duration(repair),
         checkpoint_s=parse_duration(checkpoint_every),
         length_error=error,
+        profiling_s=parse_duration(profiling),
     )
 
 

@@ -12,8 +12,9 @@ from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError
-from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, Started, Stopped
+from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, Progress, Started, Stopped
 from fairlead.sim.faults import Faults
+from fairlead.sim.profiling import in_the_way, plan
 from fairlead.sim.truth import Truth
 
 _FEW = 64  # stale entries that are not worth a thought
@@ -39,6 +40,9 @@ class SimEngine:
         self._ended = 0
         self._faults = Faults(len(truth.cluster.nodes), truth.world.mtbf_s, truth.world.repair_s, truth.world.seed)
         self._answers: list[Event] = []  # to the last commands
+        self.profiling = plan(truth)
+        self._tried = 0  # trials that have begun
+        self._paused: list[tuple[float, int]] = []  # heap: (when the job goes on, job)
 
         self._done = [0.0] * len(truth.jobs)  # j  samples, when it last started
         self._ran: set[int] = set()  # jobs that have run before, so a start restores a checkpoint
@@ -49,22 +53,32 @@ class SimEngine:
         return self._now_s
 
     def wait(self, until_s: float) -> list[Event]:
-        """Events of the next instant and kind: completions before faults before arrivals, each by position."""
+        """Events of the next instant and kind, each by position.
+
+        Completions come before faults, these before jobs that pause for a trial or go on, these before arrivals.
+        """
         if self._answers:
             answers, self._answers = self._answers, []
             return answers
         jobs = self._truth.jobs
-        finish_s = self._next_finish_s()
-        fault_s = self._faults.next_s if self._ended < len(jobs) else math.inf
-        arrival_s = jobs[self._arrived].arrival_s if self._arrived < len(jobs) else math.inf
-        next_s = min(finish_s, fault_s, arrival_s)
-        if next_s > until_s or next_s == math.inf:
-            self._now_s = until_s if until_s < math.inf else self._now_s
-            return []
-        self._now_s = next_s
-        if finish_s == next_s:
-            return [self._finish()]
-        return self._fault() if fault_s == next_s else self._arrive()
+        while True:
+            finish_s = self._next_finish_s()
+            fault_s = self._faults.next_s if self._ended < len(jobs) else math.inf
+            trial_s = self._next_trial_s()
+            arrival_s = self.profiling.ready_s[self._arrived] if self._arrived < len(jobs) else math.inf
+            next_s = min(finish_s, fault_s, trial_s, arrival_s)
+            if next_s > until_s or next_s == math.inf:
+                self._now_s = until_s if until_s < math.inf else self._now_s
+                return []
+            self._now_s = next_s
+            if finish_s == next_s:
+                return [self._finish()]
+            if fault_s == next_s:
+                return self._fault()
+            if trial_s != next_s:
+                return self._arrive()
+            if events := self._trial():  # a trial that is in nobody's way is no news
+                return events
 
     def apply(self, decision: Decision) -> None:
         now_s = decision.time_s
@@ -134,6 +148,47 @@ class SimEngine:
         jobs = np.array(on_it, dtype=np.int64)
         return [fault, Lost(self._now_s, jobs, self._leave(jobs, kept))]
 
+    def _next_trial_s(self) -> float:
+        """When a trial begins, or a job that paused for one goes on."""
+        trials = self.profiling.trials
+        begins_s = trials[self._tried].start_s if self._tried < len(trials) else math.inf
+        return min(begins_s, self._paused[0][0] if self._paused else math.inf)
+
+    def _trial(self) -> list[Event]:
+        """Who goes on says so before anybody pauses: it may be the same job."""
+        going: set[int] = set()
+        while self._paused and self._paused[0][0] == self._now_s:
+            resume_s, j = heapq.heappop(self._paused)
+            if j in self._running and self._running[j].resume_s == resume_s:
+                going.add(j)
+        events = [self._progress(sorted(going), [self._running[j].rate for j in sorted(going)])] if going else []
+        trials = self.profiling.trials
+        while self._tried < len(trials) and trials[self._tried].start_s == self._now_s:
+            trial = trials[self._tried]
+            self._tried += 1
+            held = ((j, run.spot) for j, run in sorted(self._running.items()))
+            paused = in_the_way(trial, self._truth.cluster, held)
+            for j in paused:
+                self._pause(j, trial.end_s - trial.start_s)
+            if paused:
+                events.append(self._progress(paused, [0.0] * len(paused)))
+        return list(events)
+
+    def _pause(self, j: int, seconds: float) -> None:
+        """It saves its state, and what it was restoring is restored that much later."""
+        run = self._running[j]
+        self._done[j] = self._done_at(j, self._now_s)
+        resume_s = max(run.resume_s, self._now_s) + seconds
+        end_s = resume_s + max(self._truth.total[j] - self._done[j], 0.0) / run.rate
+        self._running[j] = _Running(run.spot, run.rate, resume_s, end_s)
+        heapq.heappush(self._finishing, (end_s, j))
+        heapq.heappush(self._paused, (resume_s, j))
+
+    def _progress(self, jobs: list[int], rate: list[float]) -> Progress:
+        return Progress(
+            self._now_s, np.array(jobs, dtype=np.int64), np.array([self._done[j] for j in jobs]), np.array(rate)
+        )
+
     def _saved(self, j: int) -> float:
         """Samples in its last checkpoint."""
         run, every_s = self._running[j], self._truth.world.checkpoint_s
@@ -141,7 +196,7 @@ class SimEngine:
 
     def _arrive(self) -> list[Event]:
         events: list[Event] = []
-        while self._arrived < len(self._declared) and self._declared[self._arrived].arrival_s == self._now_s:
+        while self._arrived < len(self._declared) and self.profiling.ready_s[self._arrived] == self._now_s:
             events.append(Arrived(self._now_s, self._declared[self._arrived]))
             self._arrived += 1
         return events

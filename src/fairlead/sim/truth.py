@@ -24,6 +24,7 @@ class World:
     repair_s: float = 3600.0  # mean time to repair
     checkpoint_s: float = 1800.0  # a job saves its state this often; a failure takes it back to the last save
     length_error: float = 0.0  # declared length = true length x uniform(1 - e, 1 + e)
+    profiling_s: float = 0.0  # to measure a new model on one type before it is scheduled; 0 = its speeds are known
 
     def __post_init__(self) -> None:
         low, high = self.server_factor
@@ -31,6 +32,8 @@ class World:
             raise InputError(f"server factors {low}..{high}: wanted 0 < low <= high <= 10")
         if not 0 <= self.length_error < 1:
             raise InputError(f"length error {self.length_error}: wanted from 0 to below 1, such as 0.3")
+        if not 0 <= self.profiling_s <= 86400:
+            raise InputError(f"profiling takes {self.profiling_s} s on a type: wanted from 0 to a day")
         if self.checkpoint_s <= 0 or self.repair_s <= 0:
             raise InputError("the checkpoint interval and the repair time must be above 0")
 

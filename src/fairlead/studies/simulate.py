@@ -79,6 +79,12 @@ class Result:
     run: Run
     cpu_s: float
     wall_s: float
+    profiling_gpu_s: float = 0.0  # GPU-seconds on which new models were measured
+
+    @property
+    def profiling_share(self) -> float:
+        """Of the GPU-seconds that jobs held."""
+        return self.profiling_gpu_s / self.state.busy_gpu_s if self.state.busy_gpu_s > 0 else 0.0
 
 
 def simulate(
@@ -92,6 +98,9 @@ def simulate(
     `watch` is told what the journal is told.
     """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
+    profiling_gpu_s = 0.0
+    if setup.world.profiling_s and setup.policy.level is Level.TASKS:
+        raise InputError(f"{setup.policy.name} decides single tasks, where profiling is not simulated; leave it out")
     estimator = setup.estimator()
     state = State(setup.cluster, estimator, setup.tenant_weight)
     with _open_new(journal) as file:
@@ -102,8 +111,10 @@ def simulate(
                 setup.truth(), estimator, setup.policy, setup.settings, state, told, tick, switch_s=setup.restart_s
             )
         else:
-            done = run(SimEngine(setup.truth()), state, setup.policy, setup.settings, told, tick)
-    return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s)
+            engine = SimEngine(setup.truth())
+            done = run(engine, state, setup.policy, setup.settings, told, tick)
+            profiling_gpu_s = engine.profiling.gpu_s
+    return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s, profiling_gpu_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,11 +98,16 @@ def _world(answer: dict[str, Any]) -> list[tuple[str, str]]:
         ("hidden server speeds", "none" if low == high == 1 else f"{low:g} to {high:g}"),
         ("failures", "none" if not world["mtbf_s"] else f"every {format_duration(world['mtbf_s'])} per node"),
         ("error in declared lengths", "none" if not world["length_error"] else f"up to {world['length_error']:.0%}"),
+        ("measuring a new model", _profiling(world.get("profiling_s", 0.0))),
         ("speeds learnt while running", "no" if answer["sensing"] == "table" else str(answer["sensing"])),
     ]
     if answer["tenant_weight"]:
         rows.append(("weights", ", ".join(f"{name} {weight:g}" for name, weight in answer["tenant_weight"].items())))
     return rows
+
+
+def _profiling(seconds: float) -> str:
+    return f"{format_duration(seconds)} on every type" if seconds else "free"
 
 
 def _tenant_table(answer: dict[str, Any], most: int = 30) -> list[dict[str, Any]]:
