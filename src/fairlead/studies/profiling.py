@@ -1,0 +1,146 @@
+"""How fast a job is on each GPU type, measured by running a few of its steps there. The job must report its steps."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from fairlead.engines.devices import choose_devices
+from fairlead.engines.leases import Condition, Gpu, LaunchError, Lease, Report, Runner
+from fairlead.engines.local import LocalRunner
+from fairlead.engines.nvml import detect
+from fairlead.engines.requests import Command
+from fairlead.model.cluster import Cluster
+from fairlead.model.jobs import JobSpec
+from fairlead.rates.estimator import TableEstimator, allowed_types
+from fairlead.rates.profile import Profile, Speed
+
+WARM_UP = 2  # steps that do not count: the first ones load, compile and cache
+_POLL_S = 0.1
+_THERE = (Condition.RUNNING, Condition.NEVER_CLAIMED)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Rows for the types that gave one, and by type why the others did not."""
+
+    rows: tuple[Speed, ...]
+    failures: dict[str, str]
+    note: str  # whether the GPUs were real
+
+    def profile(self, name: str) -> Profile:
+        return Profile(name, self.rows)
+
+
+def profile_job(
+    spec: JobSpec,
+    command: Command,
+    cluster: Cluster,
+    known: Profile,
+    *,
+    steps: int = 20,
+    limit_s: float = 300.0,
+    emulate: bool = False,
+) -> Measured:
+    """On this machine, one type after another, in a scratch directory: the job's own checkpoints are left alone.
+
+    Where GPUs are emulated their pace is that of `known`, so that the result says how the emulation runs and no more.
+    """
+    devices = choose_devices(cluster, detect(), emulate=emulate)
+    speed = TableEstimator(known, cluster).type_speed().tolist()
+    pace = {t: value or 1.0 for t, value in zip(cluster.types, speed, strict=True)} if devices.emulated else None
+    with tempfile.TemporaryDirectory(prefix="fairlead-profile-") as root:
+        runner = LocalRunner(root, devices.numbers, pace=pace)
+        source = f"measured by fairlead profile over {steps} steps" + (", EMULATED pace" if devices.emulated else "")
+        rows, failures = [], {}
+        for t in allowed_types(spec, cluster):
+            outcome = measure_on(runner, spec, command, cluster, t, steps=steps, limit_s=limit_s, source=source)
+            if isinstance(outcome, Speed):
+                rows.append(outcome)
+            else:
+                failures[cluster.types[t]] = outcome
+    return Measured(tuple(rows), failures, devices.note)
+
+
+def measure_on(
+    runner: Runner,
+    spec: JobSpec,
+    command: Command,
+    cluster: Cluster,
+    type_: int,
+    *,
+    steps: int,
+    limit_s: float,
+    source: str,
+) -> Speed | str:
+    """A row, or why there is none."""
+    gpus = _first_gpus(cluster, type_, spec.gpus)
+    if gpus is None:
+        return f"the cluster has {cluster.capacity[type_]} GPUs of this type, the job wants {spec.gpus}"
+    lease = Lease(f"{spec.id}-{cluster.types[type_]}", 1, gpus, replace(command, checkpoint_dir=None))
+    try:
+        with _running(runner, lease):
+            first, last, ending = _watch(runner, lease, steps, limit_s)
+    except LaunchError as error:
+        return str(error)
+    if first is None or last is None or first.step is None or last.step is None or last.step <= first.step:
+        return f"{ending}, before {WARM_UP + 1} steps were reported; call fairlead.lease.report(step) in the script"
+    done = last.step - first.step
+    batch = 1.0
+    if last.samples is not None and last.step > 0:
+        batch = last.samples / last.step / spec.gpus
+    nodes = len({gpu.node for gpu in gpus})
+    return Speed(spec.model, cluster.gpu[type_], spec.gpus, nodes, batch, done / (last.at_s - first.at_s), source)
+
+
+def _watch(runner: Runner, lease: Lease, steps: int, limit_s: float) -> tuple[Report | None, Report | None, str]:
+    """The first report after the warm-up, the last one that was seen, and why nobody looked longer."""
+    first = last = None
+    give_up_s = time.monotonic() + limit_s
+    while time.monotonic() < give_up_s:
+        sight = runner.look([lease.key]).sights[lease.key]
+        report = sight.report
+        if report is not None and report.step is not None:
+            if first is None and report.step >= WARM_UP:
+                first = report
+            last = report
+            if first is not None and first.step is not None and report.step >= first.step + steps:
+                return first, last, "enough was seen"
+        if sight.condition is Condition.ENDED:
+            return first, last, f"the job ended with exit code {sight.code}"
+        if sight.condition is Condition.VANISHED:
+            return first, last, "the job vanished"
+        time.sleep(_POLL_S)
+    return first, last, f"{limit_s:g} s passed"
+
+
+@contextmanager
+def _running(runner: Runner, lease: Lease) -> Iterator[None]:
+    """Nothing of it is left afterwards, however the measurement ends."""
+    runner.launch(lease)
+    try:
+        yield
+    finally:
+        runner.ask_to_stop(lease)
+        kill_s = time.monotonic() + lease.command.grace_s
+        while (seen := runner.look([lease.key]).sights[lease.key].condition) in _THERE:
+            if seen is Condition.NEVER_CLAIMED:
+                runner.revoke(lease.key)
+            elif time.monotonic() >= kill_s:
+                runner.kill(lease)
+            time.sleep(_POLL_S / 2)
+
+
+def _first_gpus(cluster: Cluster, type_: int, gpus: int) -> tuple[Gpu, ...] | None:
+    """On as few nodes as hold them, the largest first."""
+    found: list[Gpu] = []
+    nodes = [n for n in range(len(cluster.nodes)) if cluster.node_type[n] == type_]
+    for n in sorted(nodes, key=lambda n: (-int(cluster.node_gpus[n]), n)):
+        left = gpus - len(found)
+        found += [
+            Gpu(cluster.nodes[n], cluster.types[type_], slot) for slot in range(min(int(cluster.node_gpus[n]), left))
+        ]
+    return tuple(found) if len(found) == gpus else None
