@@ -52,6 +52,21 @@ def _heapify(heap_s, heap_id, size):
         _sift_down(heap_s, heap_id, size, at)
 
 
+@njit(cache=True, inline="always")
+def _push(heap_s, heap_id, size, when_s, id_):
+    heap_s[size], heap_id[size] = when_s, id_
+    _sift_up(heap_s, heap_id, size)
+    return size + 1
+
+
+@njit(cache=True, inline="always")
+def _pop(heap_s, heap_id, size):
+    """The first one is gone."""
+    heap_s[0], heap_id[0] = heap_s[size - 1], heap_id[size - 1]
+    _sift_down(heap_s, heap_id, size - 1, 0)
+    return size - 1
+
+
 @njit(cache=True)
 def _key(n, started, round_, base, slope, by_round, first_round, unit, growth, queues):
     value = base[n] + slope[n] * started
@@ -83,6 +98,13 @@ def _insert(ready, size, key, n):
 
 
 @njit(cache=True)
+def _sort(ready, size, key):
+    old = ready[:size].copy()
+    for i in range(size):
+        _insert(ready, i, key, old[i])
+
+
+@njit(cache=True)
 def run_events(
     arrival_s,
     rounds,
@@ -110,19 +132,13 @@ def run_events(
     """Arrivals, ends of tasks and barriers in the order of time; after all events of an instant one pass of dispatch."""
     N, G = task_s.shape
     M = gpus.sum()
-    first_gpu = np.zeros(G + 1, np.int64)
-    for g in range(G):
-        first_gpu[g + 1] = first_gpu[g] + gpus[g]
-    type_of = np.empty(M, np.int64)
-    for g in range(G):
-        type_of[first_gpu[g] : first_gpu[g + 1]] = g
+    first_gpu, type_of = _numbered(gpus)
     first_round = np.zeros(N + 1, np.int64)
     total = 0
+    prefer = np.empty((N, G), np.int64)  # types from the cheapest to the dearest, ties by position
     for n in range(N):
         first_round[n + 1] = first_round[n] + rounds[n]
         total += rounds[n] * scale[n]
-    prefer = np.empty((N, G), np.int64)  # types from the cheapest to the dearest, ties by position
-    for n in range(N):
         prefer[n] = np.argsort(cost_s[n], kind="mergesort")
 
     out_job, out_round, out_task = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
@@ -160,9 +176,7 @@ def run_events(
             opened = -1
             if heap_size > 0 and heap_s[0] <= now:
                 event = heap_id[0]
-                heap_size -= 1
-                heap_s[0], heap_id[0] = heap_s[heap_size], heap_id[heap_size]
-                _sift_down(heap_s, heap_id, heap_size, 0)
+                heap_size = _pop(heap_s, heap_id, heap_size)
                 if event < M:  # a task has ended on GPU `event`
                     n, g = now_job[event], type_of[event]
                     now_job[event] = -1
@@ -176,9 +190,7 @@ def run_events(
                     if running[n] == 0:
                         since_s[n] = now
                         if unstarted[n] == 0:
-                            heap_s[heap_size], heap_id[heap_size] = barrier_s[n], M + n
-                            heap_size += 1
-                            _sift_up(heap_s, heap_id, heap_size - 1)
+                            heap_size = _push(heap_s, heap_id, heap_size, barrier_s[n], M + n)
                 else:  # all gradients of a round are in
                     n = event - M
                     round_[n] += 1
@@ -199,32 +211,25 @@ def run_events(
                 _insert(ready, size, key, opened)
                 size += 1
 
-        # ---- who has waited too long starts again in the first queue
         if promote < np.inf and size > 0 and idle_total > 0:
             changed = False
             for i in range(size):
                 n = ready[i]
-                if running[n] == 0 and started[n] > 0:
-                    service_s = started[n] * slope[n] * weight[n] / scale[n]
-                    if now - since_s[n] >= promote * service_s:
-                        started[n] = 0
-                        since_s[n] = now
-                        key[n] = _key(n, 0, round_[n], base, slope, by_round, first_round, unit, growth, queues)
-                        changed = True
+                if _waits_too_long(n, now, running, started, slope, weight, scale, since_s, promote):
+                    started[n] = 0
+                    since_s[n] = now
+                    key[n] = _key(n, 0, round_[n], base, slope, by_round, first_round, unit, growth, queues)
+                    changed = True
             if changed:
-                old = ready[:size].copy()
-                for i in range(len(old)):
-                    _insert(ready, i, key, old[i])
+                _sort(ready, size, key)
 
         # ---- dispatch
-        left_total = idle_total
-        waits = 0
+        left_total, waits = idle_total, 0
         cut = M > MANY_GPUS and now < full_s
         if not cut:
             full_s = now + full_every_s
-        for g in range(G):
-            left[g] = idle_size[g]
-            built[g] = False
+        left[:] = idle_size
+        built[:] = False
         at = size - 1
         touched = False
         while at >= 0 and left_total > 0 and not (cut and waits >= FEW_WAITS):
@@ -234,29 +239,19 @@ def run_events(
             for _ in range(unstarted[n]):
                 if left_total == 0 or (cut and waits >= FEW_WAITS):
                     break
-                gpu = -1
                 if choice == LONGEST_IDLE:
-                    for g in range(G):
-                        if task_s[n, g] == np.inf:
-                            continue
-                        for i in range(first_gpu[g], first_gpu[g] + idle_size[g]):
-                            other = idle[i]
-                            if (
-                                gpu < 0
-                                or free_s[other] < free_s[gpu]
-                                or (free_s[other] == free_s[gpu] and blind_rank[other] < blind_rank[gpu])
-                            ):
-                                gpu = other
+                    gpu = _longest_idle(n, task_s, first_gpu, idle, idle_size, free_s, blind_rank)
                     if gpu < 0:
                         break
                     best = type_of[gpu]
                 else:
-                    best, best_s = -1, np.inf
+                    best, best_s = (
+                        -1,
+                        np.inf,
+                    )  # where it ends first; written out, since a call costs a third of the time
                     for i in range(G):
                         g = prefer[n, i]
-                        if gpus[g] == 0:
-                            continue
-                        if task_s[n, g] == np.inf:
+                        if gpus[g] == 0 or task_s[n, g] == np.inf:
                             continue
                         if left[g] > 0:
                             if now + cost_s[n, g] < best_s:
@@ -273,44 +268,30 @@ def run_events(
                             best, best_s = g, virtual_s[top] + sigma * cost_s[n, g]
                     if best < 0:
                         break
-                    top = first_gpu[best]
                     if left[best] == 0:  # it waits; its place is reserved for this pass
                         waits += 1
+                        top, end = first_gpu[best], first_gpu[best + 1]
                         virtual_s[top] += task_s[n, best]
-                        _sift_down(
-                            virtual_s[top : first_gpu[best + 1]], virtual_id[top : first_gpu[best + 1]], gpus[best], 0
-                        )
+                        _sift_down(virtual_s[top:end], virtual_id[top:end], gpus[best], 0)
                         continue
-                    high = idle_size[best] - 1
-                    gpu = idle[top + high]
-                    for i in range(high, max(-1, high - LOOK_BACK), -1):
-                        if last_job[idle[top + i]] == n:
-                            gpu = idle[top + i]
-                            break
-                # start it there
-                top = first_gpu[best]
-                for i in range(idle_size[best] - 1, -1, -1):
-                    if idle[top + i] == gpu:
-                        idle[top + i] = idle[top + idle_size[best] - 1]
-                        break
+                    gpu = _idle_gpu(n, first_gpu[best], idle, idle_size[best], last_job)
+                _take(gpu, first_gpu[best], idle, idle_size[best])
                 idle_size[best] -= 1
                 idle_total -= 1
                 left[best] -= 1
                 left_total -= 1
                 part = last[n] if round_[n] == rounds[n] - 1 else 1.0
-                end = now + task_s[n, best] * part * pace[gpu]
+                end_s = now + task_s[n, best] * part * pace[gpu]
                 if last_job[gpu] != n:
                     if last_job[gpu] >= 0:
-                        end += switch_s[n]
+                        end_s += switch_s[n]
                         switches += 1
                     last_job[gpu] = n
                 now_job[gpu] = n
-                free_s[gpu] = end
-                heap_s[heap_size], heap_id[heap_size] = end, gpu
-                heap_size += 1
-                _sift_up(heap_s, heap_id, heap_size - 1)
+                free_s[gpu] = end_s
+                heap_size = _push(heap_s, heap_id, heap_size, end_s, gpu)
                 out_job[rows], out_round[rows], out_task[rows] = n, round_[n], scale[n] - unstarted[n]
-                out_gpu[rows], out_start[rows], out_end[rows] = gpu, now, end
+                out_gpu[rows], out_start[rows], out_end[rows] = gpu, now, end_s
                 rows += 1
                 unstarted[n] -= 1
                 running[n] += 1
@@ -326,20 +307,81 @@ def run_events(
                 else:
                     ready[at + 1] = STARTED
         if touched:
-            kept, moves = at + 1, 0
-            for i in range(at + 1, size):
-                entry = ready[i]
-                if entry >= 0:
-                    ready[kept] = entry
-                    kept += 1
-                elif entry < STARTED:
-                    moved[moves] = STARTED - 1 - entry
-                    moves += 1
-            for i in range(moves):
-                _insert(ready, kept, key, moved[i])
-                kept += 1
-            size = kept
+            size = _settled(ready, moved, at + 1, size, key)
     return out_job, out_round, out_task, out_gpu, out_start, out_end, switches
+
+
+@njit(cache=True)
+def _numbered(gpus):
+    """(where each type's GPUs begin, the type of each GPU): GPUs are numbered type by type."""
+    first_gpu = np.zeros(len(gpus) + 1, np.int64)
+    type_of = np.empty(gpus.sum(), np.int64)
+    for g in range(len(gpus)):
+        first_gpu[g + 1] = first_gpu[g] + gpus[g]
+        type_of[first_gpu[g] : first_gpu[g + 1]] = g
+    return first_gpu, type_of
+
+
+@njit(cache=True)
+def _waits_too_long(n, now, running, started, slope, weight, scale, since_s, promote):
+    if running[n] > 0 or started[n] == 0:
+        return False
+    service_s = started[n] * slope[n] * weight[n] / scale[n]
+    return now - since_s[n] >= promote * service_s
+
+
+@njit(cache=True)
+def _longest_idle(n, task_s, first_gpu, idle, idle_size, free_s, blind_rank):
+    """Of all idle GPUs on which the job runs the one that is idle longest; below 0 = none."""
+    gpu = -1
+    for g in range(len(idle_size)):
+        if task_s[n, g] == np.inf:
+            continue
+        for i in range(first_gpu[g], first_gpu[g] + idle_size[g]):
+            other = idle[i]
+            if (
+                gpu < 0
+                or free_s[other] < free_s[gpu]
+                or (free_s[other] == free_s[gpu] and blind_rank[other] < blind_rank[gpu])
+            ):
+                gpu = other
+    return gpu
+
+
+@njit(cache=True, inline="always")
+def _idle_gpu(n, top, idle, size, last_job):
+    """One of the type's idle GPUs, if possible one that ran the job last."""
+    for i in range(size - 1, max(-1, size - 1 - LOOK_BACK), -1):
+        if last_job[idle[top + i]] == n:
+            return idle[top + i]
+    return idle[top + size - 1]
+
+
+@njit(cache=True, inline="always")
+def _take(gpu, top, idle, size):
+    """Out of the list of the type's idle GPUs."""
+    for i in range(size - 1, -1, -1):
+        if idle[top + i] == gpu:
+            idle[top + i] = idle[top + size - 1]
+            break
+
+
+@njit(cache=True)
+def _settled(ready, moved, kept, size, key):
+    """The list of ready jobs after a pass, which looked at those from `kept` on; its new size."""
+    moves = 0
+    for i in range(kept, size):
+        entry = ready[i]
+        if entry >= 0:
+            ready[kept] = entry
+            kept += 1
+        elif entry < STARTED:
+            moved[moves] = STARTED - 1 - entry
+            moves += 1
+    for i in range(moves):
+        _insert(ready, kept, key, moved[i])
+        kept += 1
+    return kept
 
 
 @njit(cache=True)
@@ -392,17 +434,12 @@ def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first
     out_gpu, out_start, out_end = np.empty(total, np.int64), np.empty(total), np.empty(total)
     barrier_s, round_ = arrival_s.copy(), np.zeros(N, np.int64)
     last_job = np.full(M, -1, np.int64)
-    first_gpu = np.zeros(G + 1, np.int64)
-    for g in range(G):
-        first_gpu[g + 1] = first_gpu[g] + gpus[g]
+    first_gpu, type_of = _numbered(gpus)
     # A heap of free times per type, or, where types do not matter, one over all GPUs.
     heaps = G if finish_first else 1
     edges = first_gpu if finish_first else np.array([0, M])
     heap_s, heap_id = np.zeros(M), np.arange(M)
     name = np.arange(M) if finish_first else np.argsort(blind_rank)  # the GPU behind an id; ties go by id
-    type_of = np.empty(M, np.int64)
-    for g in range(G):
-        type_of[first_gpu[g] : first_gpu[g + 1]] = g
     rows = 0
     for n in job:
         ready_s, next_s = barrier_s[n], 0.0
