@@ -37,7 +37,7 @@ def doctor(
         print_json([asdict(finding) for finding in findings])
     else:
         words = {True: "ok", False: "MEND", None: "absent"}
-        rows = [[f.check, words[f.ok], f.found, f.remedy] for f in findings]
+        rows = [[f.check, words[f.ok], f.found, "" if f.ok else f.remedy] for f in findings]
         print_table("Doctor", ["check", "", "found", "what to do"], rows, left=4)
     if any(finding.ok is False for finding in findings):
         raise typer.Exit(1)
