@@ -30,7 +30,7 @@ def doctor(
     output: Output = Format.table,
 ) -> None:
     """Check this machine, the service and the token; exit code 1 when something needs mending."""
-    findings = [check() for check in (_python, _solver, _torch, _service)]
+    findings = [check() for check in (_python, _solver, _gpus, _torch, _service)]
     if state is not None:
         findings += _state(state)
     if output is Format.json:
@@ -61,6 +61,15 @@ def _solver() -> Finding:
         return Finding(
             "solver", False, f"{type(error).__name__}: {error}", "install Fairlead again: make clean, then make demo"
         )
+
+
+def _gpus() -> Finding:
+    from fairlead.engines.nvml import detect
+
+    found = detect()
+    if not found.devices:
+        return Finding("gpus", None, found.why_none, "nothing: the cluster's GPUs are slots, at an emulated pace")
+    return Finding("gpus", True, ", ".join(device.name for device in found.devices))
 
 
 def _torch() -> Finding:

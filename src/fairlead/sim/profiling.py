@@ -1,4 +1,4 @@
-"""Measuring new models before they are scheduled: what that costs, whatever the policy (FFT, ICS 2025)."""
+"""Measuring new models before they are scheduled: what that costs, whatever the policy (ICS 2025)."""
 
 from __future__ import annotations
 
