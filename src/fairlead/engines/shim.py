@@ -6,7 +6,6 @@ holds the lock on `alive` is this process; when the lock is free and there is no
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -46,7 +45,9 @@ def main(directory: str) -> int:
         return 0  # somebody else runs it already
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(ignored, signal.SIG_IGN)
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError, ImportError):
+        import ctypes  # here, where nobody waits for it
+
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what the job leaves behind becomes ours to clear away
     code = _run(plan)
     if code is not None:
