@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -230,3 +231,13 @@ def test_a_change_that_fails_undoes_itself_alone(directory: StateDirectory) -> N
     assert [request for _, request in requests.read_after(reader, 0)] == [Cancel("j1")]
     reader.close()
     writer.close()
+
+
+def test_keys_of_long_ago_are_forgotten(directory: StateDirectory) -> None:
+    connection = open_writer(directory.requests, REQUESTS)
+    for key, time_s in (("old", 0.0), ("new", time.time())):
+        connection.execute("INSERT INTO idempotency VALUES ('t', ?, '', 'j1', ?)", (key, time_s))
+    requests.forget_old_keys(connection)
+
+    assert [row[0] for row in connection.execute("SELECT key FROM idempotency")] == ["new"]
+    connection.close()

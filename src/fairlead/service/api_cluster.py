@@ -234,7 +234,8 @@ def shares(who: Who, service: What) -> JSONResponse:
 @router.get("/audit", response_model=dict[str, Any])
 async def audit(who: Who, service: What) -> JSONResponse:
     """Envy and sharing incentive over the whole life of the service, from its log; may take seconds."""
-    return JSONResponse(await audit_apart(service.directory))
+    async with service.auditing:
+        return JSONResponse(await audit_apart(service.directory))
 
 
 @router.get("/decisions", response_model=Decisions)

@@ -28,8 +28,6 @@ from fairlead.service.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 DEFAULT_TENANT = "default"
-# How long a key that came with a submit is remembered.
-KEYS_KEPT_S = 7 * 86400.0
 
 JobId = Annotated[str, Path(pattern=r"^j[1-9][0-9]{0,17}$", description="The job's id.")]
 
@@ -172,7 +170,6 @@ async def _ask(service: Service, who: Token, request: Cancel | Hold | Release) -
 
 def _seen(connection: sqlite3.Connection, who: Token, key: str, digest: str) -> str | None:
     """The job that came with this key before."""
-    connection.execute("DELETE FROM idempotency WHERE time_s < ?", (time.time() - KEYS_KEPT_S,))
     row = connection.execute(
         "SELECT digest, jobs FROM idempotency WHERE token = ? AND key = ?", (who.id, key)
     ).fetchone()

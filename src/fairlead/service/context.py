@@ -33,6 +33,7 @@ class Service:
     limits: Limits = field(default_factory=Limits)
     scheduler: Callable[[], dict[str, Any]] = dict  # how the other process is
     patience_s: float = 2.0  # how long a change of the cluster waits to be taken before it is answered
+    auditing: asyncio.Lock = field(default_factory=asyncio.Lock)  # one at a time: it costs a process
     streams: dict[str, int] = field(default_factory=dict)  # token -> open streams
 
     async def until_taken(self, number: int) -> bool:

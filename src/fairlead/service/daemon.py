@@ -77,6 +77,7 @@ def serve(options: Options) -> None:
 
 def _run(options: Options, directory: StateDirectory, header: Header, listening: socket.socket) -> None:
     connection = open_writer(directory.requests, REQUESTS)
+    requests.forget_old_keys(connection)
     tokens = Tokens(connection)
     ends: list[str] = []
     server: list[uvicorn.Server] = []

@@ -32,6 +32,7 @@ from fairlead.rounds.state import State
 from fairlead.service.log import Log
 
 _ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
+KEYS_KEPT_S = 7 * 86400.0
 # Requests taken at once: the transaction that answers them stays short.
 _MOST = 1000
 
@@ -76,6 +77,11 @@ def note(connection: sqlite3.Connection, actor: str, action: str, target: str, d
         "INSERT INTO audit (time_s, actor, action, target, detail) VALUES (?, ?, ?, ?, ?)",
         (time.time(), actor, action, target, to_line(detail)),
     )
+
+
+def forget_old_keys(connection: sqlite3.Connection) -> None:
+    """Of submits so long ago that nobody repeats them."""
+    connection.execute("DELETE FROM idempotency WHERE time_s < ?", (time.time() - KEYS_KEPT_S,))
 
 
 def command_of(connection: sqlite3.Connection, job: str) -> Command:

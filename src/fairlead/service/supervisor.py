@@ -103,7 +103,7 @@ class Supervisor:
             process.stdin.close()
         refusal: str | None = None
         for line in process.stdout:
-            said = json.loads(line)
+            said = _message(line)
             refusal = said.get("refused", refusal)
             if said.pop("ready", False):
                 self._told = said
@@ -118,6 +118,16 @@ class Supervisor:
                 process.stdin.close()
         process.stdout.close()
         return refusal if code == REFUSED else None
+
+
+def _message(line: str) -> dict[str, Any]:
+    """What a library printed there is no message; it goes where messages for people go."""
+    with suppress(ValueError):
+        said = json.loads(line)
+        if isinstance(said, dict):
+            return said
+    sys.stderr.write(line)
+    return {}
 
 
 def scrubbed(environment: dict[str, str]) -> dict[str, str]:
