@@ -1,6 +1,6 @@
 """Trains a small network on several ranks, as forked processes over gloo: `python ranks.py PLAN.json`.
 
-The plan is a list of runs, one after another: {"ranks", "from", "to", "lease", "ddp", "out"}. With `ddp` PyTorch's own
+The plan is a list of runs, one after another: {"ranks", "from", "to", "lease", "ddp", "code", "out"}. With `ddp` PyTorch's own
 data parallelism trains, one task a rank: what relaxed synchronisation has to equal. torch is imported once, before the
 ranks are forked, which takes longer than all the training.
 """
@@ -24,7 +24,7 @@ def main(plan: str) -> int:
     for run in json.loads(Path(plan).read_text()):
         ranks = [_fork(run, rank) for rank in range(run["ranks"])]
         codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in ranks]
-        if codes != [run.get("code", 0)] * len(ranks):
+        if codes != [run["code"]] * len(ranks):
             print(f"{run}: exit codes {codes}", file=sys.stderr)
             return 1
     return 0
@@ -90,14 +90,11 @@ def _train(run: dict[str, Any], rank: int) -> None:
             losses.append(sync.mean(total))
             sync.step(optimizer)
             lease.report(step + 1)
-            lease.checkpoint(
-                lambda folder: torch.save(
-                    {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": run["to"]},
-                    folder / "state.pt",
-                )
-            ) if step + 1 == run["to"] else None
     if rank == 0:
         Path(run["out"]).write_text(json.dumps({"losses": losses, "tasks": list(lease.tasks())}))
+    if sync is not None and run["code"]:
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": run["to"]}
+        sync.stop(lambda folder: torch.save(state, folder / "state.pt"))
 
 
 if __name__ == "__main__":

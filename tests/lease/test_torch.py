@@ -43,7 +43,17 @@ def curves(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
         lease = None if ddp or not tasks else lease_file(folder, number, tasks)
         ranks = 4 if ddp else len(tasks) or 2
         out = str(folder / f"{number}.json")
-        plan.append({"ranks": ranks, "from": from_, "to": to, "lease": lease, "ddp": ddp, "out": out})
+        plan.append(
+            {
+                "ranks": ranks,
+                "from": from_,
+                "to": to,
+                "lease": lease,
+                "ddp": ddp,
+                "out": out,
+                "code": 85 if lease and to < STEPS else 0,
+            }
+        )
 
     root = tmp_path_factory.mktemp("curves")
     run("reference", (), 0, STEPS, ddp=True)

@@ -5,6 +5,8 @@
         for task in sync.tasks:                     # this rank's part of 0 .. k-1
             sync.backward(loss_of(model, batch(step, task)))
         sync.step(optimizer)
+        if sync.should_stop():
+            sync.stop(lambda folder: torch.save(state, folder / "state.pt"))
 
 A task is the micro-batch that one GPU of the job's reference width would have had, so that a batch is chosen by step and
 task and never by rank. With g_i the gradient of task i's mean loss, c_m the tasks of rank m and k = sum_m c_m,
@@ -18,7 +20,9 @@ one task at a time here, and random numbers drawn by rank rather than by task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -67,6 +71,13 @@ class ScaleFixed:
         if self._ranks > 1:
             dist.all_reduce(asked, op=dist.ReduceOp.MAX)
         return bool(asked.item())
+
+    def stop(self, write: Callable[[Path], object]) -> NoReturn:
+        """Rank 0 saves, and nobody leaves before it has: launchers end all ranks as soon as one is gone."""
+        lease.checkpoint(write)
+        if self._ranks > 1:
+            dist.barrier()
+        lease.stop()
 
     @torch.no_grad()
     def _sum_gradients(self) -> None:
