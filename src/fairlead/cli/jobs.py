@@ -6,7 +6,7 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration
 from fairlead.service.client import Client, in_path
+
+if TYPE_CHECKING:
+    from fairlead.service.jobfile import JobFile
 
 ENDED = ("finished", "failed", "cancelled")
 JobId = Annotated[str, typer.Argument(help="The job's id, as `submit` printed it.", metavar="JOB")]
@@ -29,9 +32,7 @@ def submit(
     output: Output = Format.table,
 ) -> None:
     """Submit a job. Once its id is printed the job is safe, whatever happens to the service."""
-    from fairlead.service.jobfile import read_job
-
-    job = read_job(_read(file), file, str(Path.cwd() if file == "-" else Path(file).resolve().parent))
+    job = load_job(file)
     body = job.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     if tenant is not None:
         body.setdefault("tenant", tenant)
@@ -40,6 +41,13 @@ def submit(
         print_json(made)
     else:
         print(made["id"])
+
+
+def load_job(file: str) -> JobFile:
+    """From a file, or from stdin for `-`; a relative workdir is taken from where it lies."""
+    from fairlead.service.jobfile import read_job
+
+    return read_job(_read(file), file, str(Path.cwd() if file == "-" else Path(file).resolve().parent))
 
 
 def queue(

@@ -18,6 +18,7 @@ from fairlead.cli import (
     jobs,
     operate,
     policies,
+    profile,
     rates,
     replay,
     reproduce,
@@ -61,6 +62,7 @@ _FOR_JOBS: tuple[Callable[..., None], ...] = (
     jobs.release,
     jobs.logs,
     jobs.wait,
+    profile.profile,
 )
 _FOR_CLUSTERS: tuple[Callable[..., None], ...] = (serve.serve, operate.share, operate.top, doctor.doctor)
 for verbs, panel in ((_FOR_JOBS, "Live: jobs"), (_FOR_CLUSTERS, "Live: the cluster")):

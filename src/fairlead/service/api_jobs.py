@@ -13,7 +13,7 @@ from fastapi import APIRouter, Header, Path, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from fairlead.engines.requests import Cancel, Command, Hold, Release
+from fairlead.engines.requests import Cancel, Hold, Release
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ImpossibleError, InputError
 from fairlead.model.jobs import JobSpec
@@ -196,16 +196,7 @@ def _submission(job: JobFile, who: Token, service: Service) -> requests.Submissi
     spec = job.spec("new", tenant, 0.0, has)
     if not allowed_rates(spec, service.cluster, service.estimator).any():
         raise ImpossibleError(_why_never(spec, service.cluster))
-    command = Command(
-        run=job.run,
-        setup=job.setup,
-        workdir=job.workdir,
-        env=dict(job.env),
-        checkpoint_dir=job.checkpoint_dir,
-        grace_s=job.grace,
-        max_retries=job.max_retries,
-    )
-    return requests.Submission(job.name, spec, command)
+    return requests.Submission(job.name, spec, job.command())
 
 
 def _check_path(name: str, path: str | None, *, must_be_absolute: bool) -> None:

@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from fairlead.engines.requests import Command
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
 from fairlead.model.jobs import MOST_GPUS, MOST_STEPS, JobSpec
@@ -186,6 +187,18 @@ class JobFile(_Strict):
             types=types,
             weight=self.weight,
             relaxed=self.relaxed,
+        )
+
+    def command(self) -> Command:
+        """For the engine."""
+        return Command(
+            run=self.run,
+            setup=self.setup,
+            workdir=self.workdir,
+            env=dict(self.env),
+            checkpoint_dir=self.checkpoint_dir,
+            grace_s=self.grace,
+            max_retries=self.max_retries,
         )
 
 

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.jobs import load_job
+from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile
+from fairlead.cli.output import Format, Output, number, print_json, print_table
+from fairlead.model.errors import FairleadError
+from fairlead.model.units import parse_duration
+
+
+def profile(
+    file: Annotated[str, typer.Argument(help="Job file; its script must report steps.", metavar="FILE")],
+    cluster: Cluster,
+    steps: Annotated[int, typer.Option(min=1, max=1_000_000, help="Steps to measure on each type.")] = 20,
+    limit: Annotated[str, typer.Option(help="At most so long on each type.", metavar="DURATION")] = "5m",
+    out: Annotated[Path | None, typer.Option(help="Write the speeds here, for --throughputs.", metavar="FILE")] = None,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Slots at an emulated pace, although there are GPUs.")
+    ] = False,
+    throughputs: Throughputs = None,
+    alias: Aliases = None,
+    output: Output = Format.table,
+) -> None:
+    """Run a few steps of a job on each GPU type of this machine, and write down how fast it was."""
+    from fairlead.studies.profiling import profile_job
+    from fairlead.traces.clusters import read_cluster
+    from fairlead.traces.profiles import write_profile
+
+    machine = read_cluster(cluster, gpu_aliases(alias))
+    job = load_job(file)
+    has = dict(zip(machine.gpu, machine.capacity.tolist(), strict=True))
+    spec = job.spec(job.name, job.tenant or "-", 0.0, has)
+    found = profile_job(
+        spec,
+        job.command(),
+        machine,
+        open_profile(throughputs),
+        steps=steps,
+        limit_s=parse_duration(limit),
+        emulate=emulate,
+    )
+    if out is not None and found.rows:
+        write_profile(found.profile(job.name), out)
+    if output is Format.json:
+        print_json({"note": found.note, "speeds": [asdict(row) for row in found.rows], "failures": found.failures})
+    else:
+        print(found.note)
+        rows = [[row.gpu, str(row.gpus), str(row.nodes), number(row.steps_per_s, 4), row.source] for row in found.rows]
+        rows += [[type_, str(spec.gpus), "-", "-", why] for type_, why in found.failures.items()]
+        print_table(f"{spec.model}", ["type", "GPUs", "nodes", "steps/s", "source, or why not"], rows)
+    if not found.rows:
+        raise FairleadError("nothing could be measured")
