@@ -10,7 +10,7 @@ from operator import itemgetter
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Grants, Spot
-from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
+from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
 from fairlead.model.view import MIXED_TYPES, View
 from fairlead.placement.fill import fill_in_order
 from fairlead.rates.relaxed import rate_of_types
@@ -79,6 +79,12 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
     return _drop_idle_changes(view, grants, mixing)
 
 
+def pays(now: FloatArray | float, then: FloatArray | float, restart_s: FloatArray | float, round_s: float) -> BoolArray:
+    """Whether a move from one rate to another earns its cost in the time for which the job is sure to stay."""
+    kept_s = np.maximum(round_s, RESTARTS_WORTH * np.asarray(restart_s))
+    return np.asarray(then * (kept_s - restart_s) > now * kept_s)
+
+
 def _drop_idle_changes(view: View, grants: Grants, mixing: set[int]) -> Grants:
     """From one type to another."""
     jobs, new = grants.jobs, grants.types
@@ -88,9 +94,7 @@ def _drop_idle_changes(view: View, grants: Grants, mixing: set[int]) -> Grants:
         return grants
     moving = moving[np.argsort(jobs[moving])]
     jobs, old, new = jobs[moving], old[moving], new[moving]
-    restart_s = view.restart_s[jobs]
-    kept_s = np.maximum(view.round_s, RESTARTS_WORTH * restart_s)
-    idle = (view.rate[jobs, new] * (kept_s - restart_s) <= view.rate[jobs, old] * kept_s).nonzero()[0]
+    idle = (~pays(view.rate[jobs, old], view.rate[jobs, new], view.restart_s[jobs], view.round_s)).nonzero()[0]
     if not idle.size:
         return grants
     free: list[int] = left_over(view, grants).tolist()  # t
@@ -117,9 +121,7 @@ def _drop_idle_mixes(view: View, grants: Grants, mixing: set[int]) -> Grants:
             continue
         now = rate_on(view, j, here, len(view.spots[j]))
         then = rate_on(view, j, there, sum(-(-n // int(view.cluster.largest_node[t])) for t, n in there.items()))
-        restart_s = float(view.restart_s[j])
-        kept_s = max(view.round_s, RESTARTS_WORTH * restart_s)
-        if then * (kept_s - restart_s) > now * kept_s:
+        if pays(now, then, view.restart_s[j], view.round_s):
             continue
         if all(free[t] + there.get(t, 0) >= count for t, count in here.items()):
             for t in here.keys() | there.keys():

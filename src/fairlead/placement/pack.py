@@ -11,13 +11,15 @@ from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
-from fairlead.placement.moves import RESTARTS_WORTH, jobs_that_mix, rate_on, types_of
+from fairlead.placement.moves import jobs_that_mix, pays, rate_on, types_of
 
 
 def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -> dict[int, Spot]:
     """New spots for the jobs (positions in the view) whose grant differs from what they hold; () = give all back.
 
-    Wide gangs first. A spread job that could now sit on fewer nodes moves there if that earns more than it costs
+    Gangs that lose speed over several nodes go first and those that lose none last (FFT packs data- and tensor-parallel
+    jobs before pipeline-parallel ones), each wide ones first. Of equally good nodes a job gets those that it last ran on.
+    A spread job that could now sit on fewer nodes moves there if that earns more than it costs
     while the job is sure to stay, the cheapest to move first; a pinned one, whose grant is what it holds, stays.
     """
     mixing = jobs_that_mix(grants)
@@ -41,8 +43,8 @@ def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -
             pools[t] = _Pool(((view.cluster.node_type == t) & view.node_up).nonzero()[0].tolist(), free)
         return pools[t]
 
-    for count, j, t in _widest_first(grants, ~stays):
-        spot = pool(t).scatter(count) if scatter else pool(t).take(count)
+    for count, j, t in _in_order(view, grants, ~stays):
+        spot = pool(t).scatter(count) if scatter else pool(t).take(count, view.last_spot(j))
         if len(spot) > 1 and j not in mixing and not view.rate_at(j, t, count, len(spot)):
             pool(t).give_back(spot)  # it does not run spread like that: it waits for a better gap
             continue
@@ -76,11 +78,18 @@ def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:
     return stays
 
 
-def _widest_first(grants: Grants, which: BoolArray) -> Iterator[tuple[int, int, int]]:
-    """(GPUs, job, type) of these entries; among equally wide ones the earlier job, then the earlier type."""
+def _in_order(view: View, grants: Grants, which: BoolArray) -> Iterator[tuple[int, int, int]]:
+    """(GPUs, job, type) of these entries: who minds being spread, then the wider, the earlier job, the earlier type."""
     gpus, jobs, types = grants.gpus[which], grants.jobs[which], grants.types[which]
-    order = np.lexsort((types, jobs, -gpus))
-    return zip(gpus[order].tolist(), jobs[order].tolist(), types[order].tolist(), strict=True)
+    entries = list(zip(gpus.tolist(), jobs.tolist(), types.tolist(), strict=True))
+    minds = np.fromiter((_minds(view, j, t, count) for count, j, t in entries), np.bool_, len(entries))
+    order = np.lexsort((types, jobs, -gpus, ~minds))
+    return (entries[entry] for entry in order.tolist())
+
+
+def _minds(view: View, j: int, t: int, gpus: int) -> bool:
+    """Whether such a gang is slower on two nodes than on one, had one so many GPUs."""
+    return gpus > 1 and view.rate_at(j, t, gpus, 2) < view.rate_at(j, t, gpus, 1)
 
 
 def _spread(view: View, kept: IntArray, pinned: BoolArray) -> list[int]:
@@ -97,9 +106,7 @@ def _spread(view: View, kept: IntArray, pinned: BoolArray) -> list[int]:
 def _worth_moving(view: View, j: int, nodes: int) -> bool:
     t, width = int(view.held_type[j]), int(view.held_gpus[j])
     now, then = view.rate_at(j, t, width, len(view.spots[j])), view.rate_at(j, t, width, nodes)
-    restart_s = float(view.restart_s[j])
-    kept_s = max(view.round_s, RESTARTS_WORTH * restart_s)
-    return then * (kept_s - restart_s) > now * kept_s
+    return bool(pays(now, then, view.restart_s[j], view.round_s))
 
 
 class _Pool:
@@ -111,17 +118,20 @@ class _Pool:
         for node, count in self._free.items():
             self._nodes[count].append(node)
 
-    def take(self, gpus: int) -> Spot:
-        """One node, the fullest that fits; else the emptiest nodes one after another, and best fit for the rest."""
-        node = self._best_fit(gpus)
+    def take(self, gpus: int, last: Spot = NOWHERE) -> Spot:
+        """One node, the fullest that fits; else the emptiest nodes one after another, and best fit for the rest.
+
+        Of equally full ones a node of `last`.
+        """
+        node = self._best_fit(gpus, last)
         if node is not None:
             self._set(node, self._free[node] - gpus)
             return ((node, gpus),)
         spot: list[tuple[int, int]] = []
         while gpus:
-            node = self._best_fit(gpus)
+            node = self._best_fit(gpus, last)
             if node is None:
-                node = self._emptiest()
+                node = self._emptiest(last)
             count = min(gpus, self._free[node])
             self._set(node, self._free[node] - count)
             spot.append((node, count))
@@ -151,17 +161,21 @@ class _Pool:
         for node, count in spot:
             self._set(node, self._free[node] + count)
 
-    def _emptiest(self) -> int:
-        for nodes in reversed(self._nodes[1:]):
-            if nodes:
-                return nodes[0]
+    def _emptiest(self, last: Spot = NOWHERE) -> int:
+        for count in range(len(self._nodes) - 1, 0, -1):
+            if self._nodes[count]:
+                return self._one_of(count, last)
         raise BrokenInvariantError("more GPUs were granted than the nodes of the type have free")
 
-    def _best_fit(self, gpus: int) -> int | None:
-        for nodes in self._nodes[gpus:]:
-            if nodes:
-                return nodes[0]
+    def _best_fit(self, gpus: int, last: Spot) -> int | None:
+        for count in range(gpus, len(self._nodes)):
+            if self._nodes[count]:
+                return self._one_of(count, last)
         return None
+
+    def _one_of(self, count: int, last: Spot) -> int:
+        """A node with so many GPUs left."""
+        return next((node for node, _ in last if self._free.get(node) == count), self._nodes[count][0])
 
     def _set(self, node: int, count: int) -> None:
         self._nodes[self._free[node]].remove(node)

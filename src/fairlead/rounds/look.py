@@ -53,6 +53,7 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         job=active,
         spots=_Spots(state, active),
         rate_at=rate_at,
+        last_spot=lambda j: state.last_spots[active[j]],
         gather=gather,
         quotas=state.quotas,
     )
