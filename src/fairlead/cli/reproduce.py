@@ -25,9 +25,9 @@ to types, not against one that takes the fastest GPUs. docs/reproduction.md disc
 
 FFT_NOTES = """\
 Paper (ICS 2025): "times" are the baseline's number over FFT's, above 1 FFT is better; mean (least..most over seeds). Its
-Gavel is called SJF-like: max-min and shortest-first are both here. FTF is JCT / T_id by the mean-active-jobs rule. The
-printed cost (3) gives the fastest GPUs to the longest of the jobs that run, so FFT's worst FTF is that of short jobs on
-T4s; where all widths are equal, plain shortest-first orders reach shorter JCTs. docs/reproduction.md discusses each line."""
+Gavel is called SJF-like: max-min and shortest-first are both here. FTF is JCT / T_id by the mean-active-jobs rule. "As
+printed" are the paper's equations (3) and (5), which give the fastest GPUs to the longest of the jobs that run; "fft" is our
+default, whose parameters were chosen on other seeds. docs/reproduction.md discusses each line."""
 
 HOPS_NOTES = """\
 Paper (SoCC 2024): the second line of a policy, where there is one. Mean (least..most over seeds). All policies get the same
