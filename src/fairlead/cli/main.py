@@ -9,6 +9,7 @@ from collections.abc import Callable
 import typer
 
 from fairlead.cli import (
+    check_policy,
     cluster,
     compare,
     demo,
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
+app.command("check-policy")(check_policy.check_policy)
 app.command("replay")(replay.replay)
 app.command("allocate")(fairness.allocate)
 app.command("audit")(fairness.audit)

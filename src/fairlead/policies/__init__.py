@@ -25,7 +25,7 @@ from fairlead.policies.hops import hops
 from fairlead.policies.las import las
 from fairlead.policies.oef import cooperative, non_cooperative
 from fairlead.policies.orders import fifo, fifo_sticky, srtf
-from fairlead.policies.policy import Knows, Policy
+from fairlead.policies.policy import Knows, Policy, Promise
 from fairlead.policies.sia import sia
 from fairlead.policies.tenants import by_tenants
 from fairlead.policies.themis import themis
@@ -98,6 +98,7 @@ _ALL = (
         "OEF (Middleware 2024), cooperative",
         Level.SHARES,
         by_tenants(_oef_coop),
+        promises=frozenset({Promise.NO_ENVY, Promise.SHARING_INCENTIVE}),
     ),
     Policy(
         "oef-noncoop",
@@ -105,6 +106,7 @@ _ALL = (
         "OEF (Middleware 2024), non-cooperative",
         Level.SHARES,
         by_tenants(_oef_noncoop),
+        promises=frozenset({Promise.NO_WASTE, Promise.NO_EXAGGERATION}),
     ),
     Policy(
         "gandiva-fair",
@@ -112,6 +114,7 @@ _ALL = (
         "Gandiva_fair (EuroSys 2020)",
         Level.SHARES,
         by_tenants(_gandiva_fair),
+        promises=frozenset({Promise.SHARING_INCENTIVE}),
     ),
     Policy(
         "fft",

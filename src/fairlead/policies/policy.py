@@ -24,6 +24,15 @@ class Knows(StrEnum):
     ARRIVALS = "arrivals"  # jobs that have not come yet
 
 
+class Promise(StrEnum):
+    """What a policy of level shares declares of every division that it makes; docs/promises.md has them in words."""
+
+    NO_ENVY = "no envy"
+    SHARING_INCENTIVE = "sharing incentive"
+    NO_WASTE = "no waste"
+    NO_EXAGGERATION = "exaggerating does not pay"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     name: str
@@ -32,6 +41,7 @@ class Policy:
     level: Level
     allocate: Allocate
     knows: frozenset[Knows] = frozenset()
+    promises: frozenset[Promise] = frozenset()
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -1,0 +1,276 @@
+"""Reads a journal as text and says what is wrong with it.
+
+Nothing of ours is imported: the checker knows the file format and the rules, so that a bug in the state or in the
+engine cannot hide from it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SAME = 1e-6  # relative: samples counted twice in different ways
+BOUNDARY = 1e-6  # rounds: how far from a multiple of the round a round may be decided
+
+
+class BadJournalError(AssertionError):
+    """The journal shows something that must not happen."""
+
+
+@dataclass
+class Told:
+    """What the journal told about one job."""
+
+    spec: dict[str, Any]
+    holds: dict[str, int] = field(default_factory=dict)  # node -> GPUs
+    mean_gpus: list[float] = field(default_factory=list)  # by type, where GPUs change hands by task
+    since_s: float = math.inf
+    rate: float = 0.0
+    resume_s: float = 0.0
+    at_start: float = 0.0  # samples when it last started
+    done: float = 0.0
+    asked_to: str = ""  # "start", "stop" or "move" until the engine has answered
+    starts: int = 0
+    first_start_s: float = math.inf
+    end_s: float | None = None
+
+
+@dataclass
+class Checked:
+    """A journal without faults, counted."""
+
+    header: dict[str, Any]
+    jobs: dict[str, Told]
+    records: Counter[str]
+    causes: Counter[str]
+
+
+def check_journal(path: Path, asked: Mapping[str, float] | None = None, *, all_finish: bool = True) -> Checked:
+    """Raise on the first thing that is wrong. `asked` are the true samples by job, where the caller knows them."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    checker = _Checker(json.loads(lines[0]), asked)
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            checker.read(json.loads(line))
+        except BadJournalError as error:
+            raise BadJournalError(f"line {number}: {error}\n{line}") from None
+    checker.close(all_finish=all_finish)
+    return Checked(checker.header, checker.jobs, checker.records, checker.causes)
+
+
+def need(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise BadJournalError(complaint)
+
+
+class _Checker:
+    def __init__(self, header: dict[str, Any], asked: Mapping[str, float] | None) -> None:
+        need(header["fairlead"] == "journal/1", "the first line is no header")
+        cluster = header["cluster"]
+        self.header = header
+        self.asked = asked
+        self.jobs: dict[str, Told] = {}
+        self.records: Counter[str] = Counter()
+        self.causes: Counter[str] = Counter()
+        self.now_s = 0.0
+        self.size = dict(zip(cluster["nodes"], cluster["node_gpus"], strict=True))
+        self.type_of = dict(zip(cluster["nodes"], cluster["node_type"], strict=True))
+        self.down: set[str] = set()
+        self.used: Counter[str] = Counter()
+        self.round_s = header["settings"]["round_s"]
+        self.min_run_s = header["settings"]["min_run_s"]
+        self.capacity = Counter[int]()
+        for node, t in self.type_of.items():
+            self.capacity[t] += self.size[node]
+        self.slice_gpu_s = [0.0] * len(self.capacity)  # held in this round of the clock, where tasks are decided
+        self.slice = 0
+
+    def read(self, record: dict[str, Any]) -> None:
+        kind, time_s = record["event"], record["time_s"]
+        need(time_s >= self.now_s, f"time runs backwards from {self.now_s}")
+        pending = [job for job, told in self.jobs.items() if told.asked_to]
+        need(time_s == self.now_s or not pending, f"time passes while {pending} wait for the engine")
+        self._pass_slices(time_s)
+        self.now_s = time_s
+        self.records[kind] += 1
+        getattr(self, f"_{kind}")(record)
+        if kind != "node_down":
+            stranded = [job for job, told in self.jobs.items() if self.down & told.holds.keys()]
+            need(not stranded, f"{stranded} hold GPUs of nodes that are down")
+
+    def close(self, *, all_finish: bool) -> None:
+        pending = [job for job, told in self.jobs.items() if told.asked_to]
+        need(not pending, f"{pending} were never answered")
+        if self.asked is not None:
+            need(self.asked.keys() == self.jobs.keys(), "the jobs that arrived are not the jobs of the trace")
+        if all_finish:
+            left = [job for job, told in self.jobs.items() if told.end_s is None]
+            need(not left, f"{left} never finished")
+
+    # ---- events ----------------------------------------------------------------------------------------------------
+
+    def _arrived(self, record: dict[str, Any]) -> None:
+        spec = record["job"]
+        need(spec["id"] not in self.jobs, f"{spec['id']} arrives twice")
+        need(spec["arrival_s"] == record["time_s"], "it arrives at another time than it says")
+        self.jobs[spec["id"]] = Told(spec)
+
+    def _decision(self, record: dict[str, Any]) -> None:
+        stop, start = record["stop"], record["start"]
+        self.causes[record["cause"]] += 1
+        need(len(set(stop)) == len(stop), "a job is stopped twice")
+        need(not any(told.asked_to for told in self.jobs.values()), "the last commands have not been answered")
+        if record["cause"] == "event":
+            need(not stop, f"{stop} are pre-empted inside a round")
+        else:
+            rounds = self.now_s / self.round_s
+            need(abs(rounds - round(rounds)) < BOUNDARY, "a round is decided off its boundary")
+        for job in stop:
+            self._stop(job, moves=job in start)
+        for job, spot in start.items():
+            self._start(job, spot)
+
+    def _stop(self, job: str, *, moves: bool) -> None:
+        told = self._known(job)
+        need(bool(told.holds), f"{job} is stopped and does not run")
+        need(self.now_s - told.since_s >= self.min_run_s * (1 - SAME), f"{job} is stopped before min_run is over")
+        need(self.now_s > told.since_s, f"{job} is stopped in the instant in which it started")
+        self.used.subtract(told.holds)
+        told.holds = {}
+        told.asked_to = "move" if moves else "stop"
+
+    def _start(self, job: str, spot: dict[str, int]) -> None:
+        told = self._known(job)
+        spec = told.spec
+        need(not told.holds, f"{job} runs already")
+        need(all(gpus > 0 for gpus in spot.values()), f"{job} is given no GPU of a node")
+        need(sum(spot.values()) in spec["widths"], f"{job} gets {spot}, wanted a gang of {spec['widths']}")
+        types = {self.type_of[node] for node in spot}
+        need(len(types) == 1 or spec["relaxed"], f"{job} mixes GPU types")
+        for t in types:
+            need(self._may_use(spec, t), f"{job} runs on type {t}, which it cannot or may not use")
+        need(not self.down & spot.keys(), f"{job} is placed on a node that is down")
+        told.holds = dict(spot)
+        told.since_s = self.now_s
+        told.asked_to = told.asked_to or "start"
+        told.starts += 1
+        told.first_start_s = min(told.first_start_s, self.now_s)
+        self.used.update(spot)
+        for node in spot:
+            need(self.used[node] <= self.size[node], f"{node} has {self.size[node]} GPUs, {self.used[node]} are held")
+
+    def _started(self, record: dict[str, Any]) -> None:
+        for job, rate, resume_s in zip(record["jobs"], record["rate"], record["resume_s"], strict=True):
+            told = self._answer(job, "start")
+            need(rate > 0 and resume_s >= self.now_s, f"{job} starts at rate {rate} from {resume_s}")
+            told.rate, told.resume_s, told.at_start = rate, resume_s, told.done
+
+    def _served(self, record: dict[str, Any]) -> None:
+        columns = zip(*(record[name] for name in ("jobs", "samples", "rate", "part", "gpus")), strict=True)
+        for job, samples, rate, part, gpus in columns:
+            told = self._known(job)
+            if told.mean_gpus:
+                self._count(job, told, samples)
+            else:
+                need(samples == 0.0, f"{job} has done {samples} samples before its first task")
+                told.first_start_s, told.starts = self.now_s, 1
+            need(
+                0 <= part <= 1 and rate >= 0 and min(gpus) >= 0, f"{job} is served less than never or more than always"
+            )
+            most = told.spec["gpus"] * (1 + SAME)
+            need(sum(gpus) <= most, f"{job} holds {sum(gpus)} GPUs on average and has {most:.0f} tasks")
+            for t, count in enumerate(gpus):
+                need(not count or self._may_use(told.spec, t), f"{job} runs on type {t}, which it may not use")
+            told.mean_gpus, told.rate, told.resume_s, told.at_start = gpus, rate, self.now_s, samples
+
+    def _pass_slices(self, time_s: float) -> None:
+        """GPUs that change hands by task are averages: over a whole round of the clock they must be there."""
+        served = [told.mean_gpus for told in self.jobs.values() if told.mean_gpus]
+        while served and self.now_s < time_s:
+            until_s = min(time_s, (self.slice + 1) * self.round_s)
+            for gpus in served:
+                for t, count in enumerate(gpus):
+                    self.slice_gpu_s[t] += count * max(until_s - self.now_s, 0.0)
+            self.now_s = max(self.now_s, until_s)
+            if until_s < (self.slice + 1) * self.round_s:
+                return
+            self.slice += 1
+            for t, held in enumerate(self.slice_gpu_s):
+                most = self.capacity[t] * self.round_s * (1 + SAME)
+                need(held <= most, f"{held} GPU-seconds of type {t} were held in a round that has {most}")
+            self.slice_gpu_s = [0.0] * len(self.capacity)
+        now = int(time_s / self.round_s + BOUNDARY)
+        if now != self.slice:
+            self.slice, self.slice_gpu_s = now, [0.0] * len(self.capacity)
+
+    def _stopped(self, record: dict[str, Any]) -> None:
+        for job, samples in zip(record["jobs"], record["samples"], strict=True):
+            told = self.jobs[job]
+            moves = told.asked_to == "move"
+            told = self._answer(job, told.asked_to if told.asked_to in ("stop", "move") else "stop")
+            told.asked_to = "start" if moves else ""
+            self._count(job, told, samples)
+
+    def _finished(self, record: dict[str, Any]) -> None:
+        for job, samples in zip(record["jobs"], record["samples"], strict=True):
+            told = self._known(job)
+            need(bool(told.holds or told.mean_gpus) and not told.asked_to, f"{job} finishes while it does not run")
+            self._count(job, told, samples)
+            if self.asked is not None:
+                need(math.isclose(samples, self.asked[job], rel_tol=SAME), f"{job} asked for {self.asked[job]} samples")
+            self.used.subtract(told.holds)
+            told.holds, told.mean_gpus = {}, []
+            told.end_s = self.now_s
+
+    def _lost(self, record: dict[str, Any]) -> None:
+        every_s = self.header["world"]["checkpoint_s"]
+        for job, samples in zip(record["jobs"], record["samples"], strict=True):
+            told = self._known(job)
+            need(bool(self.down & told.holds.keys()), f"{job} is lost and all its nodes are up")
+            would = told.at_start + told.rate * max(self.now_s - told.resume_s, 0.0)
+            least = max(told.at_start, would - told.rate * every_s)
+            slack = SAME * max(would, 1.0)
+            need(least - slack <= samples <= would + slack, f"{job} keeps {samples} of {would} samples")
+            self.used.subtract(told.holds)
+            told.holds, told.done, told.rate = {}, samples, 0.0
+
+    def _node_down(self, record: dict[str, Any]) -> None:
+        need(record["node"] not in self.down, "it is down already")
+        self.down.add(record["node"])
+
+    def _node_up(self, record: dict[str, Any]) -> None:
+        need(record["node"] in self.down, "it is up already")
+        self.down.remove(record["node"])
+
+    # ---- what they share -------------------------------------------------------------------------------------------
+
+    def _known(self, job: str) -> Told:
+        need(job in self.jobs, f"{job} has not arrived")
+        told = self.jobs[job]
+        need(told.end_s is None, f"{job} has finished already")
+        return told
+
+    def _answer(self, job: str, command: str) -> Told:
+        told = self._known(job)
+        need(told.asked_to == command, f"{job} was asked to {told.asked_to or 'do nothing'}, not to {command}")
+        told.asked_to = ""
+        return told
+
+    def _count(self, job: str, told: Told, samples: float) -> None:
+        """Work is conserved: what is reported is what the rate gave since the start."""
+        would = told.at_start + told.rate * max(self.now_s - told.resume_s, 0.0)
+        # One step of the clock's last digit is worth this many samples.
+        slack = SAME * max(would, samples) + 4 * told.rate * math.ulp(self.now_s)
+        need(abs(would - samples) <= slack, f"{job} reports {samples} samples, its rate gave {would}")
+        told.done, told.rate = samples, 0.0
+
+    def _may_use(self, spec: dict[str, Any], t: int) -> bool:
+        cluster, facts = self.header["cluster"], self.header["profile"]["facts"].get(spec["model"], {})
+        label, gpu = cluster["types"][t], cluster["gpu"][t]
+        allowed = not spec["types"] or label in spec["types"] or gpu in spec["types"]
+        return bool(allowed and facts.get("memory_gib", 0.0) <= cluster["memory_gib"][t])

@@ -1,0 +1,44 @@
+"""A policy of your own: least attained GPU-time first, each job on the type that suits it best.
+
+fairlead check-policy my_policy.py:policy
+fairlead compare --cluster a100:8,v100:16,t4:16 --generate defaults --policies fifo,gavel,my_policy.py:policy --report out.html
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.allocation import Grants, Level
+from fairlead.model.view import View
+from fairlead.policies.policy import Policy
+
+
+def allocate(view: View, memory: Any, *, patience_s: float = 0.0) -> tuple[Grants, Any]:
+    """Who holds what until the next round.
+
+    Columns of the view have one entry per active job (j) and GPU type (t). What is returned as memory comes back next
+    time; keyword-only arguments are parameters (`--param patience_s=60`). Do not change the view, and read no clock.
+    """
+    free = view.capacity.copy()  # t  GPUs
+    order = np.lexsort((view.job, view.attained_gpu_s - patience_s * view.wait_s))  # ties: who came first
+    rows = []
+    for j in order.tolist():
+        for t in np.argsort(-view.rate[j], kind="stable").tolist():
+            if view.rate[j, t] > 0 and free[t] >= view.width[j]:
+                free[t] -= view.width[j]
+                rows.append((j, t, int(view.width[j])))
+                break
+    jobs, types, gpus = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return Grants(jobs, types, gpus), memory
+
+
+policy = Policy(
+    name="my-policy",
+    summary="Least attained GPU-time first, each job on the type that suits it best.",
+    paper="mine",
+    level=Level.GRANTS,  # or SHARES (fractions by owner), PLACEMENT (nodes)
+    allocate=allocate,
+    knows=frozenset(),  # Knows.LENGTHS, if it may see how long jobs are: the report will say so
+)

@@ -1,0 +1,176 @@
+"""Nobody sees more than it says: every registered policy keeps the rules, and cheats are found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairlead.cli.main import main
+from fairlead.model.allocation import Grants, Level
+from fairlead.model.view import View
+from fairlead.policies import REGISTRY
+from fairlead.policies.policy import Knows, Policy, Promise
+from fairlead.studies.plugins import load_policy
+from fairlead.studies.policy_checks import CounterExample, check_policy, rules_for
+
+TEMPLATE = str(files("fairlead.studies").joinpath("templates/my_policy.py"))
+
+
+def failure(policy: Policy, examples: int = 30) -> CounterExample | None:
+    return [*check_policy(policy, range(examples))][-1]
+
+
+@pytest.mark.parametrize("policy", REGISTRY.values(), ids=list(REGISTRY))
+def test_every_policy_keeps_the_rules_and_its_promises(policy: Policy) -> None:
+    found = failure(policy, 5)
+
+    assert found is None, f"{found.rule}: {found.said}\n{found.world}"
+
+
+def test_who_declares_more_is_asked_less() -> None:
+    blind, told, seer = (set(rules_for(REGISTRY[name])) for name in ("fifo", "srtf", "hare"))
+
+    assert seer < told < blind | {"jobs that have not come yet change nothing"}
+    assert len(blind - told) == 1
+
+
+def test_the_template_passes() -> None:
+    policy = load_policy(f"{TEMPLATE}:policy")
+
+    assert policy.parameters == {"patience_s": 0.0}
+    assert failure(policy, 20) is None
+
+
+def by_order(order: Callable[[View], Any], **more: Any) -> Policy:
+    """First fit in the order that the cheat chooses."""
+
+    def allocate(view: View, memory: Any) -> tuple[Grants, Any]:
+        free, rows = view.capacity.copy(), []
+        for j in order(view):
+            for t in np.flatnonzero(view.rate[j]).tolist():
+                if free[t] >= view.width[j]:
+                    free[t] -= view.width[j]
+                    rows.append((int(j), t, int(view.width[j])))
+                    break
+        jobs, types, gpus = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        return Grants(jobs, types, gpus), None
+
+    return Policy("cheat", "Cheats.", "made up", Level.GRANTS, allocate, **more)
+
+
+def _setup_of_the_caller() -> Any:
+    """What a policy finds that looks through the stack of those who called it."""
+    frame = sys._getframe()
+    while "setup" not in frame.f_locals:
+        assert frame.f_back is not None
+        frame = frame.f_back
+    return frame.f_locals["setup"]
+
+
+def _shortest_first(view: View) -> Any:
+    steps = {i: job.steps for i, job in enumerate(_setup_of_the_caller().trace.jobs)}
+    return sorted(range(view.jobs), key=lambda j: (steps[int(view.job[j])], j))
+
+
+def _by_who_will_come(view: View) -> Any:
+    coming = len(_setup_of_the_caller().trace.jobs)
+    return np.argsort((view.job * 7 + coming * 3) % 5, kind="stable")
+
+
+def _by_hidden_speed(view: View) -> Any:
+    low, high = _setup_of_the_caller().world.server_factor
+    return np.arange(view.jobs)[:: -1 if low < high else 1]
+
+
+def _by_chance(view: View) -> Any:
+    return np.random.default_rng().permutation(view.jobs)
+
+
+@pytest.mark.parametrize(
+    ("order", "knows", "rule"),
+    [
+        (_shortest_first, frozenset(), "lengths that it does not declare"),
+        (_by_who_will_come, frozenset({Knows.LENGTHS}), "jobs that have not come yet"),
+        (_by_hidden_speed, frozenset({Knows.LENGTHS}), "hidden speeds of servers"),
+        (_by_chance, frozenset(Knows), "the same world gives the same run"),
+    ],
+)
+def test_a_cheat_is_found(order: Callable[[View], Any], knows: frozenset[Knows], rule: str) -> None:
+    found = failure(by_order(order, knows=knows), 60)
+
+    assert found is not None
+    assert rule in found.rule
+
+
+def test_a_declared_cheat_is_none() -> None:
+    assert failure(by_order(_shortest_first, knows=frozenset({Knows.LENGTHS})), 15) is None
+
+
+def test_a_counter_example_is_small() -> None:
+    def starve(view: View) -> Any:
+        return [j for j in range(view.jobs) if view.width[j] < 4]
+
+    found = failure(by_order(starve))
+
+    assert found is not None
+    assert found.world.count(" GPUs, ") == 1  # one job is enough
+    assert "never finish" in found.said or "still" in found.said
+
+
+def test_a_promise_that_is_not_kept_is_found() -> None:
+    waste = replace(REGISTRY["equal-share"], promises=frozenset({Promise.NO_WASTE}))
+    liars = replace(REGISTRY["oef-coop"], promises=frozenset({Promise.NO_EXAGGERATION}))
+
+    for policy, said in ((waste, "higher with nobody worse off"), (liars, "by claiming")):
+        found = failure(policy, 10)
+        assert found is not None
+        assert said in found.said
+
+
+def test_the_command_prints_what_to_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.py"
+    text = Path(TEMPLATE).read_text(encoding="utf-8")
+    bad.write_text(text.replace("free[t] -= view.width[j]", "pass"), encoding="utf-8")
+    sys.argv = ["fairlead", "check-policy", f"{bad}:policy"]
+
+    with pytest.raises(SystemExit) as stopped:
+        main()
+
+    out = capsys.readouterr().out
+    assert stopped.value.code == 1
+    assert "my-policy breaks a rule" in out
+    again = next(line for line in out.splitlines() if line.startswith("again: ")).split()[2:]
+    done = subprocess.run([sys.executable, "-m", "fairlead.cli.main", *again], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout == out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1 +", "SyntaxError"),
+        ("x = 1", 'has no "policy"'),
+        ("policy = 3", "wanted a fairlead.policies.policy.Policy"),
+        ("import no_such_module", "no_such_module"),
+    ],
+)
+def test_a_file_without_a_policy_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    sys.argv = ["fairlead", "check-policy", f"{path}:policy"]
+
+    with pytest.raises(SystemExit) as stopped:
+        main()
+
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err
