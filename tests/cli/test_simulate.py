@@ -53,6 +53,8 @@ CONTRACT: dict[str, tuple[str, ...]] = {
     "ftf": ("mean", "p99", "max", "share_at_most_1"),
     "ftf_isolated": ("mean", "p99", "max", "share_at_most_1"),
     "latency_ratio": ("mean", "p99", "max"),
+    "latency_ratio_by_gpu_hours": (),
+    "recent_latency_ratio": ("last", "max"),
     "idle_gpus_while_waiting": ("mean",),
     "gpu_utilisation": (),
     "migrations_per_job": (),
@@ -238,6 +240,20 @@ def test_a_parameter_of_the_policy_is_used(files: Path, simulate: Simulate) -> N
     assert header["parameters"] == {"queues_gpu_s": [10.0, 20.0]}
 
 
+def test_a_parameter_without_a_default_is_read_as_a_number(files: Path, simulate: Simulate) -> None:
+    simulate(policy="hops", param="power=2", journal="j")
+
+    header = json.loads((files / "j").read_text().splitlines()[0])
+    assert header["parameters"]["power"] == 2.0
+
+
+def test_what_is_sensed_stands_in_the_journal(files: Path, simulate: Simulate) -> None:
+    said = simulate(policy="hops", sensing="three-layer", server_factors="0.75:1.05", journal="j")
+
+    assert said.code == 0, said.err
+    assert json.loads((files / "j").read_text().splitlines()[0])["sensing"] == "three-layer"
+
+
 def test_the_order_of_seconds_does_not_matter_for_weights(files: Path, simulate: Simulate) -> None:
     simulate("--tenant-weight", "x=2", "--tenant-weight", "y=0.5", journal="j", policy="gavel")
 
@@ -317,6 +333,7 @@ def test_an_unknown_policy_is_refused_with_the_names_there_are(simulate: Simulat
         ("min_run", "-1s"),
         ("restart_cost", "inf"),
         ("decide", "sometimes"),
+        ("sensing", "smell"),
         ("server_factors", "fast"),
         ("server_factors", "0:1"),
         ("length_error", "1.5"),

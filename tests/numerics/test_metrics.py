@@ -16,6 +16,7 @@ from fairlead.numerics.metrics import (
     isolated_end_s,
     isolated_rate,
     jain,
+    recent,
     share_at_most,
     spread_of,
 )
@@ -141,3 +142,11 @@ def test_the_isolated_run_of_many_equal_jobs_ends_at_one_time() -> None:
     end_s = isolated_end_s(np.zeros(n), np.full(n, 10.0), np.ones((n, 1)), np.ones(n, dtype=np.int64), np.array([5]))
 
     assert end_s == pytest.approx(np.full(n, 10.0 * n / 5))
+
+
+def test_the_recent_average_looks_back_over_the_window() -> None:
+    """Ends at 10, 20 and 100 s, 30 s back: the last sees itself alone, the second the first two."""
+    found = recent(np.array([20.0, 10.0, 100.0]), np.array([4.0, 2.0, 1.0]), 30.0)
+
+    assert found == {"last": 1.0, "max": 3.0}
+    assert recent(np.array([]), np.array([]), 30.0) == {"last": None, "max": None}

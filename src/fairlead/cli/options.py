@@ -65,8 +65,17 @@ def _like(default: Any, text: str, name: str) -> Any:
             return int(text)
         if isinstance(default, float):
             return float(text)
+        if default is None:
+            return _number_or_text(text)
         if isinstance(default, tuple):
             return tuple(float(part) for part in text.split(","))
     except (ValueError, KeyError):
         raise InputError(f'--param {name}: "{text}" is not a value like {default!r}') from None
     return text
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

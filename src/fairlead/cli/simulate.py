@@ -34,11 +34,13 @@ from fairlead.cli.world import (
     weights_of,
     world_of,
 )
+from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, parse_duration
 
 MOST_TENANTS = 20  # shown in a table
 
 if TYPE_CHECKING:
+    from fairlead.rates.three_layer import Sensing
     from fairlead.studies.simulate import Result, Setup
 
 
@@ -64,6 +66,13 @@ def simulate(
     checkpoint_every: CheckpointEvery = "30m",
     length_error: LengthError = 0.0,
     profiling_cost: ProfilingCost = "0",
+    sensing: Annotated[
+        str,
+        typer.Option(
+            help="What is learnt of speeds while jobs run: nothing, by type, by server, or servers for all jobs.",
+            metavar="table|types|servers|three-layer",
+        ),
+    ] = "table",
     skip_impossible: SkipImpossible = False,
     skip_bad_lines: Annotated[bool, typer.Option(help="Leave out lines that cannot be read.")] = False,
     seed: Seed = 0,
@@ -90,6 +99,7 @@ def simulate(
         world=world_of(seed, server_factors, mtbf, repair, checkpoint_every, length_error, profiling_cost),
         restart_s=None if restart_cost is None else parse_duration(restart_cost),
         tenant_weight=weights_of(tenant_weight),
+        sensing=_sensing(sensing),
     )
     study.check_weights(setup)
     left, skipped = study.without_impossible(setup, skip=skip_impossible)
@@ -99,6 +109,14 @@ def simulate(
     with progress(f"simulating {chosen.name}", len(left.jobs)) as tell:
         result = study.simulate(setup, Path(journal) if journal else None, lambda state: tell(state.ended))
     _print(setup, result, output, skipped)
+
+
+def _sensing(text: str) -> Sensing:
+    from fairlead.rates.three_layer import Sensing
+
+    if text not in list(Sensing):
+        raise InputError(f'--sensing "{text}": wanted one of {", ".join(Sensing)}')
+    return Sensing(text)
 
 
 def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:

@@ -41,6 +41,21 @@ def share_at_most(values: FloatArray, bound: float) -> Statistic:
     return float((values <= bound).mean()) if len(values) else None
 
 
+def recent(end_s: FloatArray, values: FloatArray, window_s: float) -> dict[str, Statistic]:
+    """Means over the jobs that ended within `window_s` before an end: before the last one, and where that was largest.
+
+    Of latency ratios this is Hops' recent average, which tells who submits a job how long jobs like it wait just now.
+    """
+    if not len(end_s):
+        return {"last": None, "max": None}
+    order = np.argsort(end_s, kind="stable")
+    ends, total = end_s[order], np.concatenate(([0.0], np.cumsum(values[order])))
+    first = np.searchsorted(ends, ends - window_s, side="right")
+    until = np.arange(1, len(ends) + 1)
+    means = (total[until] - total[first]) / (until - first)
+    return {"last": float(means[-1]), "max": float(means.max())}
+
+
 def isolated_rate(rate: FloatArray, width: IntArray, capacity: IntArray, crowd: FloatArray) -> FloatArray:
     """j  samples/s of a job on its private 1/n of every type that it can use, n = crowd.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,15 @@ from fairlead.numerics.metrics import (
     isolated_end_s,
     isolated_rate,
     jain,
+    recent,
     share_at_most,
     spread_of,
 )
 from fairlead.rounds.loop import Run
 from fairlead.rounds.state import State
+
+SIZES_GPU_H = (0.0, 1.0, 10.0, 50.0, float("inf"))  # Hops' classes: S, M, L, XL
+RECENT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,8 @@ def summarise(state: State, found: Finished | None = None) -> dict[str, Any]:
         "ftf": _fairness(ratio["ftf"]),
         "ftf_isolated": _fairness(ratio["ftf_isolated"]),
         "latency_ratio": spread_of(ratio["latency_ratio"], "mean", "p50", "p90", "p99", "max"),
+        "latency_ratio_by_gpu_hours": _by_size(wait_s, found.age_s, state.width[ended]),
+        "recent_latency_ratio": recent(end_s[found.age_s > 0], ratio["latency_ratio"], RECENT_S),
         "idle_gpus_while_waiting": {"mean": idle},
         "gpu_utilisation": state.busy_gpu_s / state.up_gpu_s if state.up_gpu_s > 0 else None,
         "migrations_per_job": float(state.migrations[ended].mean()) if len(ended) else None,
@@ -108,6 +115,17 @@ def _of_tenant(
         "wait_s": spread_of(wait_s[mine], "mean", "p99"),
         "ftf": spread_of(_ratios(jct_s[mine], alone_s[mine]), "mean", "max"),
         "gpu_hours": float(gpu_s[mine].sum()) / 3600,
+    }
+
+
+def _by_size(wait_s: FloatArray, age_s: FloatArray, width: IntArray) -> dict[str, Any]:
+    """Latency ratios of each class that has jobs."""
+    gpu_h = age_s * width / 3600
+    classes = {f"{low:g}-{high:g}": (low <= gpu_h) & (gpu_h < high) for low, high in pairwise(SIZES_GPU_H)}
+    return {
+        name: spread_of(_ratios(wait_s[mine], age_s[mine]), "mean", "p50", "max")
+        for name, mine in classes.items()
+        if mine.any()
     }
 
 
