@@ -187,3 +187,15 @@ def test_looking_on(user: User) -> None:
     assert user.json("doctor")[-1]["ok"] is True
     assert user.run("status")
     user.run("cancel", job)
+
+
+def test_what_happened_is_a_journal_that_replays_and_can_be_audited(user: User) -> None:
+    for job in [user.submit("sleep 0.3", tenant=tenant) for tenant in ("vision", "speech")]:
+        user.run("wait", job)
+
+    user.run("journal", "--out", "live.jsonl")
+
+    found = user.json("replay", "live.jsonl")
+    assert found["decisions"] > 3
+    assert found["same"] == found["decisions"]
+    assert "sharing" in user.run("audit", "live.jsonl")

@@ -66,7 +66,13 @@ _FOR_JOBS: tuple[Callable[..., None], ...] = (
     jobs.wait,
     profile.profile,
 )
-_FOR_CLUSTERS: tuple[Callable[..., None], ...] = (serve.serve, operate.share, operate.top, doctor.doctor)
+_FOR_CLUSTERS: tuple[Callable[..., None], ...] = (
+    serve.serve,
+    operate.share,
+    operate.journal,
+    operate.top,
+    doctor.doctor,
+)
 for verbs, panel in ((_FOR_JOBS, "Live: jobs"), (_FOR_CLUSTERS, "Live: the cluster")):
     for verb in verbs:
         app.command(verb.__name__, rich_help_panel=panel)(verb)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -209,6 +210,17 @@ def use_token(url: Annotated[str | None, typer.Option(help="Where the service is
 
 
 # ---- looking on -----------------------------------------------------------------------------------------------------
+
+
+def journal(
+    out: Annotated[Path, typer.Option(help="Where to write it.", metavar="FILE")],
+) -> None:
+    """Write everything that happened as a journal, for `fairlead replay` and `fairlead audit`."""
+    from fairlead.traces.files import create_text
+
+    with create_text(out) as file:
+        for line in Client.from_environment().lines("/journal"):
+            file.write(line)
 
 
 def top(

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from fairlead.model.decision import Decision
+from fairlead.model.events import PolicySet
+from fairlead.policies import find_policy
 from fairlead.policies.policy import Policy
 from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
@@ -16,11 +18,17 @@ from fairlead.rounds.state import State
 
 
 def replay(
-    records: Iterable[Record], state: State, policy: Policy, settings: Settings
+    records: Iterable[Record], state: State, policy: Policy, settings: Settings, *, follow: bool = True
 ) -> Iterator[tuple[Decision, Decision]]:
-    """(recorded, decided now) for every decision; the state goes on as recorded."""
+    """(recorded, decided now) for every decision; the state goes on as recorded.
+
+    Where a policy took over, as after a restart of the service, memory begins anew; with `follow` it decides from there.
+    """
     memory = Memory()
     for record in records:
+        if isinstance(record, PolicySet):
+            memory = Memory()
+            policy = find_policy(record.policy).with_parameters(record.parameters) if follow else policy
         if isinstance(record, Decision):
             state.pass_time(record.time_s)
             view = look(state, policy, settings.round_s)

@@ -116,6 +116,7 @@ def serve(directory: StateDirectory, plan: Plan) -> None:
         time.time,
         drained=requests.drained(asked, log.taken),
     )
+    _take_over(log)
     engine.resume()
     log.commit(log.taken)
     _say({"ready": True, "start_s": time.monotonic() - began_s, "jobs": log.state.jobs})
@@ -124,6 +125,14 @@ def serve(directory: StateDirectory, plan: Plan) -> None:
     log.commit(inbox.taken)
     log.snapshot()
     connection.close()
+
+
+def _take_over(log: Log) -> None:
+    """What the policy remembered ended with the process before: a replay has to know."""
+    name, parameters = log.policy
+    begins = PolicySet(max(time.time(), log.state.now_s), name, parameters)
+    log.event(begins)
+    log.state.fold(begins)
 
 
 def build_runner(plan: Plan, directory: StateDirectory, cluster: Cluster, estimator: Estimator) -> Runner:

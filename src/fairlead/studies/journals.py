@@ -88,7 +88,7 @@ def replay_journal(path: Path, policy: Policy | None = None) -> Replayed:
     decisions = equal = 0
     first: float | None = None
     with _believable(path):
-        for recorded, again in replay(reader.records(), open_state(header), chosen, settings):
+        for recorded, again in replay(reader.records(), open_state(header), chosen, settings, follow=policy is None):
             decisions += 1
             if same(recorded, again):
                 equal += 1
