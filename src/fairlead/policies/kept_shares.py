@@ -17,6 +17,8 @@ class KeptShares:
     """The last answer and the problem that it answers."""
 
     job: IntArray  # j
+    weight: FloatArray  # j
+    tenant_weight: FloatArray  # u
     rate: FloatArray  # j,t
     capacity: IntArray  # t
     shares: Shares
@@ -25,15 +27,20 @@ class KeptShares:
         return (
             view.now_s < self.shares.answer.holds_until_s
             and np.array_equal(view.job, self.job)
+            and np.array_equal(view.weight, self.weight)
+            and np.array_equal(view.tenant_weight, self.tenant_weight)
             and np.array_equal(view.capacity, self.capacity)
             and np.array_equal(view.rate, self.rate)
         )
 
 
 def keep(view: View, gpus: FloatArray, every_s: float, solver: str) -> KeptShares:
-    """Every job is an owner; the answer stands for `every_s` unless somebody comes or goes."""
+    """Every job is an owner; the answer stands for `every_s` unless somebody comes or goes or weighs
+    something else.
+    """
     answer = Answer(holds_until_s=view.now_s + every_s, solver=solver)
-    return KeptShares(view.job, view.rate, view.capacity, Shares(gpus, np.arange(view.jobs), view.job, answer))
+    shares = Shares(gpus, np.arange(view.jobs), view.job, answer)
+    return KeptShares(view.job, view.weight, view.tenant_weight, view.rate, view.capacity, shares)
 
 
 def to_go_s(view: View) -> FloatArray:

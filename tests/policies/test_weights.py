@@ -1,0 +1,57 @@
+"""A weight that is set while jobs run counts from the next round on, whatever a policy remembers."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from building import ROUND_POLICIES, Scene, job
+from fairlead.model.allocation import Allocation, Grants, Shares
+from fairlead.model.arrays import FloatArray
+from fairlead.model.events import TenantSet
+from fairlead.model.view import View
+from fairlead.policies.policy import Policy
+from fairlead.rounds.look import look
+
+CLOSE = 1e-4
+
+
+@pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))
+@settings(max_examples=20)
+@given(
+    owners=st.lists(st.sampled_from("abc"), min_size=2, max_size=12),
+    width=st.sampled_from((1, 2)),
+    weight=st.sampled_from((0.25, 3.0, 10.0)),
+)
+def test_with_a_memory_a_new_weight_gives_what_it_gives_without(
+    policy: Policy, owners: list[str], width: int, weight: float
+) -> None:
+    """On one type, where tenants' totals are unique."""
+    state = Scene([job(f"j{i}", width, tenant=u) for i, u in enumerate(owners)], "v100:4").state()
+    _, memory = policy.allocate(look(state, policy, 360.0), None)
+    state.fold(TenantSet(state.now_s, owners[0], weight, ()))
+    view = look(state, policy, 360.0)
+
+    warm, _ = policy.allocate(view, memory)
+    cold, _ = policy.allocate(view, None)
+
+    assert by_tenant(view, warm) == pytest.approx(by_tenant(view, cold), abs=CLOSE)
+
+
+def by_tenant(view: View, answer: Allocation) -> FloatArray:
+    """u  GPUs."""
+    if isinstance(answer, Shares):
+        owner = np.zeros(len(answer.gpus), dtype=np.int64)  # o  -> u
+        owner[answer.owner_of] = view.tenant
+        gpus: FloatArray = answer.gpus.sum(axis=1)
+    elif isinstance(answer, Grants):
+        owner, gpus = view.tenant[answer.jobs], answer.gpus.astype(np.float64)
+    else:
+        owner, gpus = view.tenant, np.array([float(sum(count for _, count in spot)) for spot in answer.spots])
+    total = np.zeros(len(view.tenant_weight))
+    np.add.at(total, owner, gpus)
+    return total
