@@ -12,6 +12,7 @@ import pytest
 
 from fairlead.cli.operate import parse_quota
 from fairlead.model.errors import InputError
+from fairlead.service.client import Client, save_credentials
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
 
@@ -51,6 +52,28 @@ def test_a_token_is_kept_for_this_user_alone(tmp_path: Path) -> None:
     assert "secret" not in done.stdout
     assert json.loads(kept.read_text())["token"] == "secret"
     assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_saved_token_goes_to_no_other_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_CREDENTIALS", str(tmp_path / "credentials.json"))
+    for name in ("FAIRLEAD_URL", "FAIRLEAD_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    save_credentials("http://127.0.0.1:1234", "secret")
+
+    assert Client.from_environment() == Client("http://127.0.0.1:1234", "secret")
+    monkeypatch.setenv("FAIRLEAD_URL", "http://127.0.0.1:1234/")
+    assert Client.from_environment().token == "secret"
+    monkeypatch.setenv("FAIRLEAD_URL", "http://elsewhere.example:1234")
+    assert Client.from_environment().token is None
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "other")
+    assert Client.from_environment().token == "other"
+
+
+def test_setting_nothing_of_a_tenant_is_refused(tmp_path: Path) -> None:
+    done = fairlead("tenants", "set", "vision", home=tmp_path)
+
+    assert done.returncode == 2
+    assert "give --weight, --quota or both" in done.stderr
 
 
 def test_the_doctor_says_what_is_absent_and_is_content(tmp_path: Path) -> None:

@@ -54,9 +54,13 @@ class Client:
 
     @classmethod
     def from_environment(cls) -> Client:
-        """FAIRLEAD_URL and FAIRLEAD_TOKEN, else what `fairlead serve` or `fairlead token use` saved for this user."""
+        """FAIRLEAD_URL and FAIRLEAD_TOKEN, else what `fairlead serve` or `fairlead token use` saved for this user.
+
+        The saved token goes to the service that it was saved for, and to no other.
+        """
         saved = cls.saved_in(credentials_path())
-        return cls(os.environ.get(URL) or saved.url, os.environ.get(TOKEN) or saved.token)
+        url = os.environ.get(URL) or saved.url
+        return cls(url, os.environ.get(TOKEN) or (saved.token if _same_place(url, saved.url) else None))
 
     @classmethod
     def saved_in(cls, path: Path) -> Client:
@@ -157,6 +161,10 @@ class Client:
         return UnreachableError(
             f"cannot reach the service at {self.url}: {why}; is `fairlead serve` running there? (set {URL} for another place)"
         )
+
+
+def _same_place(one: str, other: str) -> bool:
+    return one.rstrip("/") == other.rstrip("/")
 
 
 def in_path(word: str) -> str:
