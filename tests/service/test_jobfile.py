@@ -27,7 +27,6 @@ def with_resources(resources: str) -> Any:
     [
         "{accelerators: [V100:4, P100:4]}",
         "{accelerators: {V100: 4, P100: 4}}",
-        "{ordered: [V100:4, P100:4]}",
         "{accelerators: [{type: V100, gpus: 4}, 'Tesla-P100:4']}",
     ],
 )
@@ -51,6 +50,23 @@ def test_an_elastic_job_names_its_counts() -> None:
 
 def test_the_first_alternative_that_the_cluster_holds_sets_the_width() -> None:
     assert with_resources("{accelerators: [H100:16, A100:8, V100:8, P100:4]}").types == ("a100", "v100")
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpus", "types"),
+    [
+        ("{ordered: [V100:4, P100:4]}", 4, ("v100",)),
+        ("{ordered: [H100:16, P100:4, V100:4]}", 4, ("p100",)),
+        ("{ordered: [H100:16, A100:9]}", 16, ("h100",)),  # none fits: the refusal names the first
+        ("{ordered: [P100, V100], gpus: [1, 8]}", 8, ("v100",)),
+    ],
+)
+def test_of_ordered_alternatives_the_first_that_fits_is_the_one(
+    resources: str, gpus: int, types: tuple[str, ...]
+) -> None:
+    spec = with_resources(resources)
+
+    assert (spec.gpus, spec.types) == (gpus, types)
 
 
 def test_durations_and_variables_are_read_as_people_write_them() -> None:
@@ -80,6 +96,7 @@ def test_a_relative_workdir_lies_where_the_file_lies() -> None:
         ("name: a\nrun: x\nresources: {gpus: [1, two]}\n", 3, "resources.gpus"),
         ("name: a\nrun: x\n\ngrace: soon\n", 4, 'duration "soon" is not understood'),
         ("name: a\nrun: x\nenv:\n  FAIRLEAD_TOKEN: secret\n", 4, "is set by Fairlead"),
+        ("name: a\nrun: x\nenv:\n  LD_LIBRARY_PATH: /lib\n", 4, "export it inside `run`"),
         ("name: a\nrun: x\nenv:\n  1A: b\n", 4, "is not the name of a variable"),
         ("name: a\nrun: x\nmax_retries: -1\n", 3, "max_retries"),
         ("name: a\nrun: x\nsteps: .nan\n", 3, "steps"),

@@ -2,7 +2,7 @@
 
     name: resnet
     resources:
-      accelerators: [V100:4, P100:4]    # any of; also {V100: 4, P100: 4}, `V100:4`, or `ordered: [...]`
+      accelerators: [V100:4, P100:4]    # any of; also {V100: 4, P100: 4}, `V100:4`; or `ordered: [...]`: the first that fits
     run: python train.py
     # optional
     tenant: vision            model: resnet-50     (whose speeds it has; its name where left out)
@@ -35,7 +35,8 @@ KIND = "job/1"
 SCHEMA_ID = "urn:fairlead:job:1"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_RESERVED = ("FAIRLEAD_", "LD_", "CUDA_VISIBLE_DEVICES")  # set by the engine, or a way around it
+_RESERVED = ("FAIRLEAD_", "CUDA_VISIBLE_DEVICES")  # set by the engine
+_LOADER = "LD_"  # a way around the engine: its wrapper starts with these variables too
 
 Name = Annotated[str, Field(pattern=_NAME)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS, strict=True)]
@@ -140,6 +141,8 @@ class JobFile(_Strict):
                 raise ValueError(f'"{key}" is not the name of a variable')
             if key.startswith(_RESERVED):
                 raise ValueError(f"{key} is set by Fairlead; choose another name")
+            if key.startswith(_LOADER):
+                raise ValueError(f"{key} would steer the loader of Fairlead's own wrapper too; export it inside `run`")
             if "\0" in text:
                 raise ValueError(f"the value of {key} holds a null byte")
         return value
@@ -165,17 +168,17 @@ class JobFile(_Strict):
         """For the scheduler; `has` says how many GPUs of each type the cluster has.
 
         Departs (from SkyPilot's words): a job has one reference width. Alternatives with another count than the first
-        that the cluster can hold are not used; a job that runs on several counts says so with `gpus`.
+        that the cluster can hold are not used, and of `ordered` ones only that first; a job that runs on several counts says so with `gpus`.
         """
         alternatives = [(canonical_gpu(item.type), item.gpus) for item in self.resources.alternatives]
         widths = tuple(sorted(set(self.resources.gpus)))
         if widths:
-            types = tuple(dict.fromkeys(type_ for type_, _ in alternatives))
-            gpus = widths[-1]
-        else:
-            fits = [(type_, count) for type_, count in alternatives if has.get(type_, 0) >= count]
-            gpus = (fits or alternatives or [("", 1)])[0][1]
-            types = tuple(dict.fromkeys(type_ for type_, count in alternatives if count == gpus))
+            alternatives = [(type_, widths[-1]) for type_, _ in alternatives]
+        fits = [(type_, count) for type_, count in alternatives if has.get(type_, 0) >= count]
+        if self.resources.ordered:
+            alternatives = (fits or alternatives)[:1]
+        gpus = widths[-1] if widths else (fits or alternatives or [("", 1)])[0][1]
+        types = tuple(dict.fromkeys(type_ for type_, count in alternatives if count == gpus))
         return JobSpec(
             id=id_,
             tenant=tenant,
@@ -224,10 +227,13 @@ def job_schema() -> dict[str, Any]:
     """The published JSON Schema of a job file."""
     schema = JobFile.model_json_schema()
     short = {"anyOf": [{"type": "string"}, {"type": "array"}, {"type": "object"}]}
-    for name in ("accelerators", "ordered"):
+    for name, which in (
+        ("accelerators", "any of them will do"),
+        ("ordered", "the first that the cluster can hold is the one"),
+    ):
         schema["$defs"]["Resources"]["properties"][name] = {
             **short,
-            "description": "TYPE:GPUS, a list of those, or a mapping TYPE: GPUS; any of them will do.",
+            "description": f"TYPE:GPUS, a list of those, or a mapping TYPE: GPUS; {which}.",
         }
     schema["properties"]["grace"] = {"anyOf": [{"type": "number"}, {"type": "string"}], "default": "30s"}
     schema["properties"]["env"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
