@@ -129,15 +129,21 @@ def test_a_drained_node_is_left_and_used_again(user: User) -> None:
 
 
 def test_weights_and_quotas_are_set_and_shown(user: User) -> None:
-    user.run("tenants", "set", "vision", "--weight", "3", "--quota", "v100=2+1-1")
+    quota = {"type": "v100", "nominal": 2, "borrowing_limit": 1, "lending_limit": 1}
 
-    for _ in range(50):
-        found = {tenant["name"]: tenant for tenant in user.json("tenants")["tenants"]}
-        if "vision" in found:
-            break
-        time.sleep(0.1)
-    assert found["vision"]["weight"] == 3
-    assert found["vision"]["quotas"] == [{"type": "v100", "nominal": 2, "borrowing_limit": 1, "lending_limit": 1}]
+    def shown_after(*words: str, want: tuple[float, list[Any]]) -> None:
+        user.run("tenants", "set", "vision", *words)
+        for _ in range(50):
+            row = {tenant["name"]: tenant for tenant in user.json("tenants")["tenants"]}.get("vision", {})
+            if (row.get("weight"), row.get("quotas")) == want:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"after {words} it is {row}; wanted {want}")
+
+    shown_after("--weight", "3", "--quota", "v100=2+1-1", want=(3, [quota]))
+    shown_after("--weight", "5", want=(5, [quota]))
+    shown_after("--quota", "v100=2+1", want=(5, [{**quota, "lending_limit": None}]))
+    shown_after("--quota", "none", want=(5, []))
     assert "vision" in user.run("tenants")
 
 

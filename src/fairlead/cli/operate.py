@@ -71,16 +71,29 @@ def list_tenants(context: typer.Context, output: Output = Format.table) -> None:
 @tenants.command("set")
 def set_tenant(
     tenant: str,
-    weight: Annotated[float, typer.Option(help="Its part of the cluster against other tenants' weights.")] = 1.0,
+    weight: Annotated[
+        float | None, typer.Option(help="Its part of the cluster against other tenants' weights.")
+    ] = None,
     quota: Annotated[
         list[str] | None,
         typer.Option(help="GPUs of a type: own[+may borrow][-lends at most].", metavar="TYPE=OWN[+BORROW][-LEND]"),
     ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Set a tenant's weight, and its quotas in place of all it had."""
-    quotas = [parse_quota(type_, text) for type_, text in parse_pairs(quota or [], "--quota").items()]
-    _told(Client.from_environment().put(f"/tenants/{in_path(tenant)}", {"weight": weight, "quotas": quotas}), output)
+    """Set a tenant's weight, or its quotas in place of all it had. What is not given stays; `--quota none` lifts all."""
+    if weight is None and not quota:
+        raise InputError("nothing to set; give --weight, --quota or both")
+    client = Client.from_environment()
+    given: dict[str, Any] = {"weight": weight}
+    if quota:
+        lifted = quota == ["none"]
+        pairs = {} if lifted else parse_pairs(quota, "--quota")
+        given["quotas"] = [parse_quota(type_, text) for type_, text in pairs.items()]
+    if weight is None or not quota:
+        present = {row["name"]: row for row in client.get("/tenants")["tenants"]}.get(tenant, {})
+        given["weight"] = present.get("weight", 1.0) if weight is None else weight
+        given.setdefault("quotas", present.get("quotas", []))
+    _told(client.put(f"/tenants/{in_path(tenant)}", given), output)
 
 
 def parse_quota(type_: str, text: str) -> dict[str, Any]:
