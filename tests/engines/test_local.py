@@ -217,11 +217,60 @@ def test_a_claim_of_before_the_last_boot_is_nobody_to_kill(running: Running) -> 
             claim = {"group": stranger.pid, "born": 1, "boot": boot}
             (running.runner.directory(lease.key) / "claim").write_text(json.dumps(claim))
             running.runner.kill(lease)
+            assert running.sight(lease.key).condition is Condition.VANISHED, claim
         time.sleep(0.1)
         assert stranger.poll() is None
     finally:
         stranger.kill()
         stranger.wait()
+
+
+@pytest.mark.parametrize("found", ["", "{", "[]", "{}"])
+def test_a_claim_that_cannot_be_read_and_that_nobody_holds_has_vanished(running: Running, found: str) -> None:
+    """As a power cut may leave it: it must neither be waited for nor taken for one that can still be claimed."""
+    lease = Lease("job-a", 1, GPUS, Command("true", workdir="/"))
+    running.runner._lay_out(running.runner.directory(lease.key), lease)
+    (running.runner.directory(lease.key) / "claim").write_text(found)
+
+    running.runner.kill(lease)
+
+    assert running.sight(lease.key).condition is Condition.VANISHED
+    assert running.runner.revoke(lease.key)
+
+
+def test_a_claim_is_on_disk_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    sync = os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+
+    assert shim.claim(str(tmp_path / "claim"), {"group": 1})
+
+    assert [Path(path).name.split(".")[0] for path in synced] == ["claim", tmp_path.name]
+    assert os.listdir(tmp_path) == ["claim"]
+
+
+def test_a_launch_that_took_too_long_and_was_claimed_runs(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = subprocess.run
+
+    def slow(words: list[str], **more: object) -> None:
+        run(words, **more)  # type: ignore[call-overload]
+        deadline = time.monotonic() + 10
+        while not (Path(words[-1]) / "claim").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        raise subprocess.TimeoutExpired(words, 20)
+
+    monkeypatch.setattr(subprocess, "run", slow)
+
+    key = running.launch("echo ran")
+
+    assert running.end(key).code == 0
+    assert running.log(key) == "ran\n"
 
 
 # ---- what a job cannot do ----------------------------------------------------------------------------------------------
@@ -271,8 +320,17 @@ def test_a_user_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
-def test_root_runs_jobs_as_the_user_it_is_given() -> None:
+@pytest.mark.parametrize("mask", [0o022, 0o077])  # the daemon's own is the second
+def test_root_runs_jobs_as_the_user_it_is_given(mask: int) -> None:
     nobody = pwd.getpwnam("nobody")
+    before = os.umask(mask)
+    try:
+        _run_as(nobody)
+    finally:
+        os.umask(before)
+
+
+def _run_as(nobody: pwd.struct_passwd) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chmod(folder, 0o711)
         made = Running(LocalRunner(Path(folder) / "state", DEVICES, user="nobody"))
@@ -286,6 +344,7 @@ def test_root_runs_jobs_as_the_user_it_is_given() -> None:
         assert made.log(key) == f"{nobody.pw_uid}\n{nobody.pw_gid}\nreads\ncannot\nclosed\n"
         assert ended.report is not None
         assert ended.report.step == 5
+        LocalRunner(Path(folder) / "state", DEVICES, user="nobody")  # and so it does after a restart
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")

@@ -38,7 +38,6 @@ ASKED, REPORT, CHECKPOINTS = "asked", "report/progress.json", "checkpoints"
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 _LARGEST_FILE = 1 << 20  # bytes; what workers write is read with care
 _LAUNCH_S = 20.0
-_REVOKED = {"revoked": True}
 
 
 class LocalRunner:
@@ -95,6 +94,7 @@ class LocalRunner:
             raise LaunchError(f"lease {lease.number} of job {lease.job} was launched before") from None
         except (OSError, subprocess.SubprocessError) as error:
             self._give_up(lease.key, f"cannot start a process: {error}")
+            return  # it was claimed all the same, and runs
         if done.returncode:
             self._give_up(lease.key, done.stderr.decode(errors="replace").strip()[-500:] or "the runner did not start")
 
@@ -117,9 +117,12 @@ class LocalRunner:
     def revoke(self, key: Key) -> bool:
         directory = self.directory(key)
         try:
-            return shim.claim(str(directory / shim.CLAIM), _REVOKED) or _read_json(directory / shim.CLAIM) == _REVOKED
+            if shim.claim(str(directory / shim.CLAIM), {"revoked": True}):
+                return True
         except FileNotFoundError:
             return True  # there is no directory, so that nobody can run it
+        claim = _claim(directory)
+        return "revoked" in claim or ("group" not in claim and not _locked(directory / shim.ALIVE))
 
     # ---- one lease -------------------------------------------------------------------------------------------------
 
@@ -131,7 +134,8 @@ class LocalRunner:
         work = self._work_directory(lease.key)
         if self._user:
             for parent in (self._work, self._work / "leases", work.parent, work):
-                parent.mkdir(mode=0o711, exist_ok=True)
+                parent.mkdir(exist_ok=True)
+                parent.chmod(0o711)  # whatever the umask
         for private in (work.parent / CHECKPOINTS, (work / REPORT).parent):
             with suppress(FileExistsError):
                 private.mkdir(mode=0o700)
@@ -169,6 +173,8 @@ class LocalRunner:
         draft = path.with_suffix(".draft")
         with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             json.dump(found, file)
+            file.flush()
+            os.fsync(file.fileno())
         if group is not None:
             os.chown(draft, 0, group)
             draft.chmod(0o640)
@@ -207,13 +213,10 @@ class LocalRunner:
 
     def _signal(self, key: Key, number: signal.Signals) -> None:
         """To the job's process group, if it is still the one that was started."""
-        claim = _read_json(self.directory(key) / shim.CLAIM)
-        if claim is None or "group" not in claim or claim.get("boot") != shim.boot():
-            return
-        leader = shim.born(claim["group"])
-        if leader is None or leader == claim.get("born"):
+        group = _group(_claim(self.directory(key)))
+        if group is not None:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(claim["group"], number)
+                os.killpg(group, number)
 
     def _look(self, key: Key) -> Sight:
         directory = self.directory(key)
@@ -221,10 +224,10 @@ class LocalRunner:
         ended = self._ended(key, asked)
         if ended is not None:
             return ended
-        claim = _read_json(directory / shim.CLAIM)
-        if claim is None:
+        if not (directory / shim.CLAIM).exists():
             return Sight(Condition.NEVER_CLAIMED, asked=asked)
-        if claim == _REVOKED:
+        claim = _claim(directory)
+        if "revoked" in claim:
             return Sight(Condition.VANISHED, asked=asked)
         if _locked(directory / shim.ALIVE):
             return Sight(Condition.RUNNING, asked=asked, report=self._report(key))
@@ -232,8 +235,9 @@ class LocalRunner:
         ended = self._ended(key, asked)
         if ended is None:
             self._signal(key, signal.SIGKILL)
-            gone = not _group_lives(claim["group"])
-            return Sight(Condition.VANISHED if gone else Condition.RUNNING, asked=asked, report=self._report(key))
+            group = _group(claim)
+            lives = group is not None and _group_lives(group)
+            return Sight(Condition.RUNNING if lives else Condition.VANISHED, asked=asked, report=self._report(key))
         return ended
 
     def _report(self, key: Key) -> Report | None:
@@ -308,6 +312,23 @@ def _locked(path: Path) -> bool:
     return False
 
 
+def _claim(directory: Path) -> dict[str, Any]:
+    """What the claim says; nothing where there is none or it cannot be read."""
+    found = _read_json(directory / shim.CLAIM)
+    return found if isinstance(found, dict) else {}
+
+
+def _group(claim: dict[str, Any]) -> int | None:
+    """The process group that the claim names, unless its number belongs to a stranger by now: after a boot, or where its
+    leader has another birth. A number is not given again while its group lives.
+    """
+    if "group" not in claim or claim.get("boot") != shim.boot():
+        return None
+    group: int = claim["group"]
+    leader = shim.born(group)
+    return group if leader is None or leader == claim.get("born") else None
+
+
 def _group_lives(group: int) -> bool:
     """Whether a process of the group still runs; one that is dead and not yet buried does not."""
     for entry in os.listdir("/proc"):
@@ -334,8 +355,8 @@ def _user(name: str | None) -> pwd.struct_passwd | None:
 
 
 def _check_reachable(root: Path, user: pwd.struct_passwd) -> None:
-    """Jobs of another user read their lease below `root`."""
-    for parent in (root, *root.parents):
+    """Jobs of another user read their lease below `root`, which is opened to them when it is laid out."""
+    for parent in root.parents:
         if parent.exists() and not parent.stat().st_mode & stat.S_IXOTH and parent.stat().st_uid != user.pw_uid:
             raise InputError(
                 f"user {user.pw_name} cannot enter {parent}, below which leases are kept; choose a directory that it can enter"

@@ -132,14 +132,15 @@ def _clear_away(group: int) -> None:
 def claim(path: str, what: dict[str, Any]) -> bool:
     """Whoever creates the file first owns the lease; the file is there with its whole content or not at all."""
     draft = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
-    with open(draft, "w", encoding="utf-8") as file:
-        json.dump(what, file)
     try:
+        _write_synced(draft, what)
         os.link(draft, path)
     except FileExistsError:
         return False
     finally:
-        os.unlink(draft)
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+    _sync_folder(path)  # before anything runs: a power cut must not make it anybody's again
     return True
 
 
@@ -162,14 +163,24 @@ def boot() -> str | None:
 
 def _write_whole(path: str, what: dict[str, Any]) -> None:
     draft = f"{path}.draft"
-    with open(draft, "w", encoding="utf-8") as file:
+    _write_synced(draft, what)
+    os.replace(draft, path)
+    _sync_folder(path)
+
+
+def _write_synced(path: str, what: dict[str, Any]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
         json.dump(what, file)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(draft, path)
-    here = os.open(".", os.O_RDONLY)
-    os.fsync(here)
-    os.close(here)
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 if __name__ == "__main__":
