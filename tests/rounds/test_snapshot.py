@@ -88,6 +88,22 @@ def test_a_cut_snapshot_is_refused() -> None:
         load(dump(fresh())[:-40], CLUSTER, TableEstimator(THREE, CLUSTER))
 
 
+def test_a_snapshot_with_any_byte_changed_is_read_or_refused() -> None:
+    state = fresh()
+    for number in range(20):
+        state.fold(Arrived(float(number), job(f"j{number}", at=float(number))))
+    body = dump(state)
+    refused = 0
+    for place in range(0, len(body), 7):
+        changed = bytearray(body)
+        changed[place] ^= 0xFF
+        try:
+            load(bytes(changed), CLUSTER, fresh().estimator)
+        except InputError:
+            refused += 1
+    assert refused > 0
+
+
 def test_a_snapshot_of_another_cluster_is_refused() -> None:
     other = parse_short_form("v100:8")
     with pytest.raises(InputError, match="another cluster"):

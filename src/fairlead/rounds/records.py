@@ -46,6 +46,10 @@ def to_line(record: dict[str, Any]) -> str:
     return json.dumps(record, separators=(",", ":"), allow_nan=False)
 
 
+def spec_from_json(found: dict[str, Any]) -> JobSpec:
+    return JobSpec(**{**found, "widths": tuple(found["widths"]), "types": tuple(found["types"])})
+
+
 class Records:
     """Keeps who is who: jobs are positions inside and ids outside, numbered as they arrive in either direction."""
 
@@ -83,8 +87,7 @@ class Records:
             return self._decision_from_json(found)
         kind = _EVENTS[name]
         if kind is ev.Arrived:
-            job = found["job"]
-            spec = JobSpec(**{**job, "widths": tuple(job["widths"]), "types": tuple(job["types"])})
+            spec = spec_from_json(found["job"])
             self._meet(spec)
             return ev.Arrived(found["time_s"], spec)
         for field, build in self._builders().items():

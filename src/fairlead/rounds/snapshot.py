@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import zipfile
+import zlib
 from dataclasses import asdict
 from typing import Any
 
@@ -17,10 +19,11 @@ import numpy as np
 
 from fairlead.model.allocation import Spot
 from fairlead.model.cluster import Cluster
-from fairlead.model.errors import InputError
+from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.quotas import Quota
 from fairlead.rates.estimator import Estimator
+from fairlead.rounds.records import spec_from_json
 from fairlead.rounds.state import COLUMNS, State
 
 KIND = "snapshot/1"
@@ -41,6 +44,20 @@ _NUMBERS = (
 )
 _ARRAYS = ("node_up", "node_free", "capacity", "active_jobs", "best_rate")
 _FACTS = "facts.json"
+# What reading bytes that were changed on disk can raise: from zip, its compression, JSON, and from what does not fit together.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    struct.error,
+    BrokenInvariantError,
+)
 
 
 def dump(state: State) -> bytes:
@@ -82,7 +99,7 @@ def load(body: bytes, cluster: Cluster, estimator: Estimator) -> State:
                 raise InputError("the snapshot is of another cluster")
             arrays = {name: _array(archive, name) for name in (*COLUMNS, *_ARRAYS)}
             return _rebuild(facts, arrays, cluster, estimator)
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError) as error:
+    except _DAMAGE as error:
         raise InputError(f"not a snapshot ({type(error).__name__}: {error})") from None
 
 
@@ -121,8 +138,7 @@ def _spec_to_row(spec: JobSpec) -> list[Any]:
 
 
 def _spec_from_row(row: list[Any]) -> JobSpec:
-    found = dict(zip(JobSpec.__slots__, row, strict=True))
-    return JobSpec(**{**found, "widths": tuple(found["widths"]), "types": tuple(found["types"])})
+    return spec_from_json(dict(zip(JobSpec.__slots__, row, strict=True)))
 
 
 def _spots(found: dict[str, list[list[int]]], jobs: int) -> list[Spot]:

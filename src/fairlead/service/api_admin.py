@@ -11,23 +11,14 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from fairlead.model.errors import InputError
-from fairlead.model.units import parse_duration
 from fairlead.service import requests
 from fairlead.service.context import What, Who
 from fairlead.service.errors import no_such
-from fairlead.service.jobfile import Name
+from fairlead.service.jobfile import Name, seconds
 from fairlead.service.tokens import Role, Token, new_token, store_token
 
 router = APIRouter(prefix="/v1", tags=["admin"])
 LONGEST_S = 366 * 86400.0
-
-
-def _seconds(value: Any) -> Any:
-    try:
-        return parse_duration(value) if isinstance(value, str) else value
-    except InputError as error:
-        raise ValueError(error.message) from None
 
 
 class NewToken(BaseModel):
@@ -38,7 +29,7 @@ class NewToken(BaseModel):
     name: Name
     role: Role
     tenant: Name | None = None
-    lifetime: Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=LONGEST_S)] = 30 * 86400.0
+    lifetime: Annotated[float, BeforeValidator(seconds), Field(gt=0, le=LONGEST_S)] = 30 * 86400.0
 
     @model_validator(mode="after")
     def _tenant_fits(self) -> NewToken:

@@ -42,7 +42,8 @@ Name = Annotated[str, Field(pattern=_NAME)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS, strict=True)]
 
 
-def _seconds(value: Any) -> Any:
+def seconds(value: Any) -> Any:
+    """A validator: a number, or such as 30s."""
     if isinstance(value, bool):
         raise ValueError("is a truth value; wanted a duration such as 30s")
     try:
@@ -119,7 +120,7 @@ class JobFile(_Strict):
     env: Annotated[dict[str, str], Field(max_length=256)] = {}
     checkpoint_dir: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     max_retries: Annotated[int, Field(ge=0, le=1000, strict=True)] = 0
-    grace: Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=3600)] = 30.0
+    grace: Annotated[float, BeforeValidator(seconds), Field(ge=0, le=3600)] = 30.0
     steps: Annotated[float, Field(gt=0, le=MOST_STEPS)] | None = None
     weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     relaxed: bool = Field(

@@ -27,7 +27,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase
 from fairlead.model.quotas import Quota
-from fairlead.rounds.records import to_line
+from fairlead.rounds.records import spec_from_json, to_line
 from fairlead.rounds.state import State
 from fairlead.service.log import Log
 
@@ -189,11 +189,7 @@ def _from_row(kind: str, target: str, body: str, spec: str | None, command: str 
     if kind == "submit":
         assert spec is not None, "a job's row is written with its request"
         assert command is not None
-        found = json.loads(spec)
-        return Submit(
-            JobSpec(**{**found, "widths": tuple(found["widths"]), "types": tuple(found["types"])}),
-            Command(**json.loads(command)),
-        )
+        return Submit(spec_from_json(json.loads(spec)), Command(**json.loads(command)))
     if kind == "tenant":
         said = json.loads(body)
         return SetTenant(target, said["weight"], tuple(Quota(**quota) for quota in said["quotas"]))
