@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from fairlead.model.decision import Cause, Decision
-from fairlead.model.events import Finished, NodeDown, Started
+from fairlead.model.events import Arrived, Finished, Lost, NodeDown, Refused, Started
+from fairlead.model.jobs import JobSpec
 from fairlead.service.guard import Buckets
 from fairlead.service.limits import Limits
 from fairlead.service.tokens import Role
@@ -116,6 +117,24 @@ def test_what_has_ended_cannot_be_changed(here: World) -> None:
         assert (said.status_code, said.json()["error"]["code"]) == (409, "job_ended")
 
 
+def test_a_reason_goes_when_it_no_longer_holds(here: World) -> None:
+    id_ = here.submit()
+    here.take()
+    jobs = np.array([0])
+    decision = Decision(time.time(), Cause.ROUND, jobs[:0], jobs, (((0, 1),),), math.inf, "")
+    here.log.decision(decision)
+    here.log.state.fold(decision)
+    here.happen(Refused(time.time(), jobs, "no such workdir"))
+    here.log.commit(here.log.taken)
+    assert here.client.get(f"/v1/jobs/{id_}", headers=here.admin).json()["reason"] == "no such workdir"
+
+    start(here, id_)
+    here.happen(Lost(time.time(), jobs, np.array([0.0])))
+    here.log.commit(here.log.taken)
+    shown = here.client.get(f"/v1/jobs/{id_}", headers=here.admin).json()
+    assert (shown["phase"], shown["reason"]) == ("waiting", None)
+
+
 def test_a_job_that_can_never_run_is_refused(here: World) -> None:
     wide = here.client.post("/v1/jobs", json={**JOB, "resources": {"accelerators": "V100:8"}}, headers=here.admin)
     other = here.client.post("/v1/jobs", json={**JOB, "resources": {"accelerators": "H100:1"}}, headers=here.admin)
@@ -194,6 +213,10 @@ def test_changes_of_tenants_and_policy_are_asked_for_and_written_down(here: Worl
         ("/v1/policy", {"name": "os.system"}, "no_such_policy"),
         ("/v1/policy", {"name": "las", "parameters": {"nonsense": 1}}, "invalid_request"),
         ("/v1/policy", {"name": "las", "parameters": {"queues_gpu_s": "x"}}, "invalid_request"),
+        ("/v1/policy", {"name": "las", "parameters": {"queues_gpu_s": [5.0, 1.0, -1.0]}}, "invalid_request"),
+        ("/v1/policy", {"name": "themis", "parameters": {"fairness": 2.0}}, "invalid_request"),
+        ("/v1/policy", {"name": "fft", "parameters": {"costs": "x"}}, "invalid_request"),
+        ("/v1/policy", {"name": "gavel-hierarchical", "parameters": {"inside": "x"}}, "invalid_request"),
         ("/v1/tenants/a", {"weight": 0}, "invalid_request"),
         ("/v1/tenants/a", {"quotas": [{"type": "h100", "nominal": 1}]}, "invalid_request"),
         ("/v1/tenants/a", {"quotas": [{"type": "v100", "nominal": 1, "lending_limit": 2}]}, "invalid_request"),
@@ -217,6 +240,14 @@ def test_shares_stand_beside_what_weights_alone_would_give(here: World) -> None:
     rows = {row["tenant"]: row for row in here.client.get("/v1/shares", headers=here.admin).json()["shares"]}
     assert (rows["a"]["held"], rows["a"]["entitled"]) == ({"v100": 1}, {"v100": 3.0, "k80": 1.5})
     assert (rows["b"]["held"], rows["b"]["entitled"]["v100"], rows["b"]["waiting"]) == ({}, 1.0, 1)
+
+
+def test_shares_know_a_tenant_whose_first_job_was_taken_a_moment_ago(here: World) -> None:
+    here.happen(Arrived(time.time(), JobSpec("j1", "new", "m", time.time(), 1, None)))
+    start(here, "j1")
+
+    rows = here.client.get("/v1/shares", headers=here.admin).json()["shares"]
+    assert [(row["tenant"], row["held"]) for row in rows] == [("new", {"v100": 1})]
 
 
 def test_the_audit_and_the_journal_come_from_the_log(here: World, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fairlead.model.quotas import Quota
 from fairlead.policies import REGISTRY
 from fairlead.service import requests
 from fairlead.service.access import scope_of
-from fairlead.service.configured import NAMES, configured
+from fairlead.service.configured import NAMES, configured, tried
 from fairlead.service.context import Service, What, Who
 from fairlead.service.errors import ApiError, no_such
 from fairlead.service.fairness import audit_apart
@@ -202,7 +202,7 @@ async def set_policy(given: PolicyGiven, who: Who, service: What) -> JSONRespons
     """Registered policies only."""
     if given.name not in NAMES:
         raise ApiError(422, "no_such_policy", "there is no such policy for a service", f"use one of {', '.join(NAMES)}")
-    configured(given.name, given.parameters)
+    tried(given.name, given.parameters)
     request = SetPolicy(given.name, given.parameters)
     return await _ask(service, who, request, "policy.set", given.name, given.parameters)
 
@@ -211,13 +211,16 @@ async def set_policy(given: PolicyGiven, who: Who, service: What) -> JSONRespons
 def shares(who: Who, service: What) -> JSONResponse:
     """Who holds how much of what, beside what weights alone would give. Open to all tenants: fairness is shown."""
     reads = service.reads
-    nodes, tenants, counted = reads.nodes(), reads.tenants(), reads.by_tenant()
+    nodes, tenants, counted, holding = reads.nodes(), reads.tenants(), reads.by_tenant(), reads.held()
+    for name in (*counted, *(owner for owner, _ in holding)):
+        # Whose first job was taken between one look and the next.
+        tenants.setdefault(name, {"weight": 1.0, "quotas": []})
     type_of: dict[str, str] = {node["name"]: node["type"] for node in nodes}
     up = dict.fromkeys(service.cluster.types, 0)
     for node in nodes:
         up[node["type"]] += node["gpus"] if node["up"] else 0
     held: dict[str, dict[str, int]] = {name: {} for name in tenants}
-    for owner, spot in reads.held():
+    for owner, spot in holding:
         row = held[owner]
         for name, count in spot.items():
             row[type_of[name]] = row.get(type_of[name], 0) + count

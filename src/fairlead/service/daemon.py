@@ -22,7 +22,7 @@ from fairlead.rates.profile import Profile
 from fairlead.rounds.journal import Header
 from fairlead.service import requests
 from fairlead.service.client import Client, save_credentials
-from fairlead.service.configured import configured
+from fairlead.service.configured import tried
 from fairlead.service.database import StoreError, open_writer
 from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory
 from fairlead.service.limits import Limits
@@ -117,7 +117,7 @@ def _check(options: Options) -> None:
     if options.plan.engine not in ENGINES:
         raise InputError(f'there is no engine "{options.plan.engine}" (have: {", ".join(ENGINES)})')
     if options.policy is not None:
-        configured(options.policy, {})
+        tried(options.policy, {})
     local = options.host == "localhost"
     with suppress(ValueError):
         local = local or ipaddress.ip_address(options.host).is_loopback

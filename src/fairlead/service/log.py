@@ -32,6 +32,8 @@ from fairlead.studies.journals import open_state
 # A start folds at most about this many records beside its snapshot.
 SNAPSHOT_EVERY = 20_000
 SNAPSHOTS_KEPT = 2
+NO_REASON = ""  # in place of one that no longer holds
+_NEWS = (ev.Started, ev.Stopped, ev.Held)  # after these an earlier refusal says nothing about the job
 
 
 class Log:
@@ -45,7 +47,7 @@ class Log:
         self.taken = taken
         self._snapshot_seq = snapshot_seq
         self._lines: list[tuple[int, float, str, str]] = []
-        self._touched: dict[int, str | None] = {}  # job -> why it waits or failed
+        self._touched: dict[int, str | None] = {}  # job -> why it waits or failed; None: as before
         self._tenants: list[ev.TenantSet] = []
         self._policy: ev.PolicySet | None = None
         self.policy = policy_of(connection)  # name and parameters
@@ -64,6 +66,13 @@ class Log:
         """On return it is on disk, with every event before it."""
         self._add(decision)
         self._write(project=False)
+
+    def policies_before(self) -> list[tuple[str, dict[str, Any]]]:
+        """Name and parameters of all that were set so far, newest first; the header's is the last."""
+        rows = self._connection.execute("SELECT record FROM log WHERE kind = 'policy_set' ORDER BY seq DESC")
+        said = [json.loads(record) for (record,) in rows]
+        header = header_of(self._connection)
+        return [*((one["policy"], one["parameters"]) for one in said), (header.policy, dict(header.parameters))]
 
     def commit(self, taken: int) -> None:
         """All that was told so far and what it comes to; `taken` is the last request that it answers."""
@@ -92,6 +101,8 @@ class Log:
             self._touched.setdefault(j, None)
         if isinstance(record, (ev.Failed, ev.Refused)):
             self._touched.update(dict.fromkeys(record.jobs.tolist(), record.reason))
+        elif isinstance(record, _NEWS):
+            self._touched.update(dict.fromkeys(record.jobs.tolist(), NO_REASON))
 
     def _add(self, record: Record) -> None:
         self._seq += 1

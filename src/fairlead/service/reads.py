@@ -122,7 +122,7 @@ class Reads:
             "gpu_hours": _gpu_hours(row, now_s) if taken else 0.0,
             "leases": row["leases"] or 0,
             "restarts": row["restarts"] or 0,
-            "reason": row["reason"] if phase in ("waiting", "failed") else None,
+            "reason": (row["reason"] or None) if phase in ("waiting", "failed") else None,
             "exit_code": self.exit_code(row["id"], row["leases"]) if phase in ("finished", "failed") else None,
         }
 

@@ -27,13 +27,14 @@ from fairlead.model.events import Event, PolicySet
 from fairlead.rates.estimator import Estimator
 from fairlead.rounds.loop import Settings, When, run
 from fairlead.service import requests
-from fairlead.service.configured import configured
+from fairlead.service.configured import UnusablePolicyError, usable
 from fairlead.service.database import open_reader, open_writer
 from fairlead.service.directory import StateDirectory
 from fairlead.service.log import Log, header_of, open_log
 from fairlead.service.tables import EVENTS
 
 REFUSED = 3  # exit code: starting again would not help
+LAST_RESORT = "fifo"  # decides where no policy of before can
 ENGINES = ("local", "pretend")
 _LOCK_S = 30.0  # an earlier scheduler may have to end its decision first
 
@@ -120,8 +121,7 @@ def serve(directory: StateDirectory, plan: Plan) -> None:
     engine.resume()
     log.commit(log.taken)
     _say({"ready": True, "start_s": time.monotonic() - began_s, "jobs": log.state.jobs})
-    while not inbox.closed:
-        run(Durable(engine, log, inbox), log.state, configured(*log.policy), plan.settings, log)
+    keep_deciding(engine, log, inbox, plan.settings)
     log.commit(inbox.taken)
     log.snapshot()
     connection.close()
@@ -133,6 +133,30 @@ def _take_over(log: Log) -> None:
     begins = PolicySet(max(time.time(), log.state.now_s), name, parameters)
     log.event(begins)
     log.state.fold(begins)
+
+
+def keep_deciding(engine: LiveEngine, log: Log, inbox: requests.StoredInbox, settings: Settings) -> None:
+    """Until the API is gone. A policy that cannot decide gives way to the one before it: jobs shall not wait for an operator."""
+    failed: list[tuple[str, dict[str, Any]]] = []
+    while not inbox.closed:
+        try:
+            run(Durable(engine, log, inbox), log.state, usable(*log.policy), settings, log)
+        except UnusablePolicyError as error:
+            failed.append(log.policy)
+            event = _fall_back(log, failed, error)
+            log.event(event)
+            log.state.fold(event)
+            log.commit(inbox.taken)
+
+
+def _fall_back(log: Log, failed: list[tuple[str, dict[str, Any]]], error: UnusablePolicyError) -> PolicySet:
+    for name, parameters in (*log.policies_before(), (LAST_RESORT, {})):
+        if (name, parameters) not in failed:
+            said = f"policy {failed[-1][0]} cannot decide ({error}); {name} decides from now on"
+            print(f"fairlead: {said}", file=sys.stderr, flush=True)
+            _say({"fell_back": said})
+            return PolicySet(log.state.now_s, name, parameters)
+    raise error
 
 
 def build_runner(plan: Plan, directory: StateDirectory, cluster: Cluster, estimator: Estimator) -> Runner:

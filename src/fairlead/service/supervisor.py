@@ -111,6 +111,8 @@ class Supervisor:
             elif "decision_s" in said:
                 slowest_s = max(said["decision_s"], self._told.get("slowest_decision_s", 0.0))
                 self._told = {**self._told, **said, "slowest_decision_s": slowest_s}
+            elif "fell_back" in said:
+                self._told = {**self._told, **said}
         code = process.wait()
         if not self._stopping.is_set():
             self._ready.clear()

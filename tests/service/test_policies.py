@@ -1,0 +1,71 @@
+"""Policies in the service: every one can be tried, and one that cannot decide does not stop the scheduler."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fairlead.engines.live import LiveEngine
+from fairlead.engines.pretend import PretendRunner
+from fairlead.engines.requests import Command, SetPolicy
+from fairlead.model.errors import InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.model.lifecycle import Phase
+from fairlead.rounds.loop import Settings, When
+from fairlead.service import requests
+from fairlead.service.configured import NAMES, tried
+from fairlead.service.database import open_writer
+from fairlead.service.directory import StateDirectory, make, open_directory
+from fairlead.service.log import Log, open_log
+from fairlead.service.scheduler import keep_deciding
+from fairlead.service.tables import EVENTS, REQUESTS
+from serving import header
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_policy_decides_a_small_round_with_its_own_parameters(name: str) -> None:
+    assert tried(name, {}).name == name
+
+
+@pytest.mark.parametrize("bad", [{"fairness": 2.0}, {"lease_s": 0}, {"fairness": float("nan")}], ids=str)
+def test_a_value_that_makes_no_sense_is_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        tried("themis", bad)
+
+
+@pytest.mark.parametrize("before", [SetPolicy("las", {"queues_gpu_s": [10.0]}), None], ids=["las", "header"])
+def test_a_policy_that_cannot_decide_gives_way_to_the_one_before(tmp_path: Path, before: SetPolicy | None) -> None:
+    directory = open_directory(tmp_path / "state")
+    make(directory, header())
+    writer = open_writer(directory.requests, REQUESTS)
+    for request in (before, SetPolicy("themis", {"fairness": 2.0})):
+        if request is not None:
+            requests.append(writer, "x", request)
+    job = requests.Submission("job", JobSpec("new", "a", "mine", 0.0, 1, None), Command("sleep 3"))
+    requests.submit(writer, "x", job)
+    writer.close()
+
+    assert _live(directory).policy == (("las", {"queues_gpu_s": [10.0]}) if before else ("fifo", {}))
+    assert _live(directory).state.phase[0] in (Phase.STARTING, Phase.RUNNING)
+
+
+def _live(directory: StateDirectory) -> Log:
+    """A scheduler from its start until it has nothing more to do."""
+    connection, asked = open_writer(directory.events, EVENTS), open_writer(directory.requests, REQUESTS)
+    silence, gone = os.pipe()
+    os.close(gone)
+    runner = PretendRunner(directory.path / "pretended.jsonl", lambda: 1000.0)
+    try:
+        log = open_log(connection)
+        inbox = requests.StoredInbox(asked, log, [], silence)
+        engine = LiveEngine(log.state, runner, inbox, lambda job: requests.command_of(asked, job), lambda: 1000.0)
+        engine.resume()
+        keep_deciding(engine, log, inbox, Settings(10.0, When.EVENTS))
+        return log
+    finally:
+        runner.close()
+        os.close(silence)
+        connection.close()
+        asked.close()
