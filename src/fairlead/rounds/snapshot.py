@@ -23,8 +23,9 @@ from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.quotas import Quota
 from fairlead.rates.estimator import Estimator
+from fairlead.rounds.columns import COLUMNS
 from fairlead.rounds.records import spec_from_json
-from fairlead.rounds.state import COLUMNS, State
+from fairlead.rounds.state import State
 
 KIND = "snapshot/1"
 _NUMBERS = (
