@@ -32,5 +32,5 @@ def demo_live(output: Output = Format.table) -> None:
     resumed = sum(tenant["resumed"] for tenant in found["tenants"])
     print(
         f"{format_duration(found['wall_s'])}, pre-empted and resumed from their checkpoints {resumed} times. "
-        "Sharing incentive: throughput / that of a private slice; at least 1 is what a tenant is promised."
+        "Sharing incentive: throughput / that of a private slice. oef-coop promises at least 1 over many rounds; a run as short as this comes near it."
     )

@@ -22,7 +22,7 @@ POLICY = "oef-coop"
 TENANTS = {"vision": 2.0, "speech": 1.0, "text": 1.0}  # weights
 JOBS_EACH = 4
 GPUS = 2
-STEPS = 250
+STEPS = 300
 _START_S, _LIMIT_S = 30.0, 90.0
 _LISTENS = re.compile(r"listens on (http://\S+),")
 
@@ -90,7 +90,7 @@ def _service(folder: Path) -> Iterator[Client]:
     credentials = folder / "credentials.json"
     command = [sys.executable, "-m", "fairlead.cli.main", "serve", "--cluster", CLUSTER, "--policy", POLICY]
     command += ["--state", str(folder / "state"), "--port", "0"]
-    command += ["--round", "3s", "--min-run", "2s", "--restart-cost", "0.5s"]
+    command += ["--round", "2s", "--min-run", "1s", "--restart-cost", "0.5s"]
     environment = {**os.environ, CREDENTIALS: str(credentials)}
     log = folder / "serve.log"
     with log.open("w", encoding="utf-8") as file:
