@@ -92,6 +92,32 @@ def test_a_job_that_changes_its_ranks_on_the_way_learns_as_if_it_had_not(curves:
     assert curves["changing"] == pytest.approx(curves["reference"], rel=2e-5)
 
 
+class SentError(Exception):
+    """Instead of sending: on which device it lies."""
+
+
+def test_what_ranks_tell_each_other_lies_where_the_model_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL sends nothing else. The device without memory stands for a GPU."""
+    import torch
+    import torch.distributed as dist
+
+    from fairlead.lease.torch import ScaleFixed
+
+    def all_reduce(tensor: torch.Tensor, **more: object) -> None:
+        raise SentError(tensor.device.type)
+
+    answers = {"is_initialized": True, "get_rank": 0, "get_world_size": 2, "broadcast": None}
+    for name, answer in answers.items():
+        monkeypatch.setattr(dist, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    sync = ScaleFixed(torch.nn.Linear(2, 2, device="meta"), 2)
+
+    with pytest.raises(SentError, match="meta"):
+        sync.mean(1.0)
+    with pytest.raises(SentError, match="meta"):
+        sync.should_stop()
+
+
 def test_tasks_are_split_as_the_lease_says_or_else_evenly() -> None:
     from fairlead.lease.torch import counts_by_rank
 

@@ -42,6 +42,8 @@ class ScaleFixed:
         self.tasks = range(first, first + counts[rank])
         self._ranks = ranks
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        # NCCL sends what lies on a GPU and nothing else.
+        self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         if ranks > 1:
             with torch.no_grad():
                 for tensor in (*model.parameters(), *model.buffers()):
@@ -60,14 +62,14 @@ class ScaleFixed:
 
     def mean(self, value: float) -> float:
         """Mean over all tasks of what each rank summed over its own, such as a loss to be shown."""
-        total = torch.tensor([value], dtype=torch.float64)
+        total = torch.tensor([value], dtype=torch.float64, device=self._device)
         if self._ranks > 1:
             dist.all_reduce(total)
         return float(total) / self.k
 
     def should_stop(self) -> bool:
         """Whether any rank was asked to; all ranks hear the same and can leave at the same step."""
-        asked = torch.tensor([float(lease.should_stop())])
+        asked = torch.tensor([float(lease.should_stop())], device=self._device)
         if self._ranks > 1:
             dist.all_reduce(asked, op=dist.ReduceOp.MAX)
         return bool(asked.item())
