@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from building import job, setup
+from fairlead.model import events as ev
+from fairlead.model.decision import Cause, Decision
 from fairlead.sim.truth import World
 from fairlead.studies.simulate import Setup, simulate
 from fairlead.studies.summary import summarise
@@ -90,6 +92,17 @@ def test_what_is_held_task_by_task_adds_up_too() -> None:
     used = [4 * np.mean(series["utilisation"][t]) for t in ("v100", "k80")]
     assert sum(used) / 8 == pytest.approx(summarise(state)["gpu_utilisation"], rel=1e-6)
     assert series["fragmented_gpus"] is None
+
+
+def test_a_job_that_is_held_has_left_its_gpus() -> None:
+    line = Timeline(setup([], "v100:4").cluster)
+    jobs = np.array([0])
+    line.event(ev.Arrived(0.0, job("a", 1, 1000.0)))
+    line.decision(Decision(0.0, Cause.ROUND, jobs[:0], jobs, (((0, 2),),), np.inf, ""))
+    line.event(ev.Held(10.0, jobs, np.array([5.0])))
+    line.event(ev.NodeDown(30.0, 0))
+
+    assert line.stays().end_s.tolist() == [10.0]
 
 
 def test_nothing_comes_of_nothing() -> None:

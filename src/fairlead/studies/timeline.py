@@ -14,7 +14,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 
-_LEAVE = (ev.Finished, ev.Failed, ev.Lost, ev.Refused, ev.Cancelled)
+_LEAVE = (ev.Finished, ev.Failed, ev.Lost, ev.Refused, ev.Cancelled, ev.Held)
 NO_NODE = -1
 NEARLY_ALL = 0.97  # of the jobs
 LONG_TAIL = 1.5  # times as long as nearly all jobs take
