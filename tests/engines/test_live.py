@@ -12,6 +12,7 @@ from fairlead.engines.leases import Condition
 from fairlead.engines.live import CLAIM_S, POLL_S
 from fairlead.engines.requests import Cancel, Drain, Hold, Release, Resume, SetPolicy, SetTenant
 from fairlead.model.events import Finished, Held, Lost, PolicySet, Refused, Released, Started, Stopped, TenantSet
+from fairlead.model.handshake import CHECKPOINTED
 from fairlead.model.lifecycle import HAS_GPUS, Phase
 
 OVER = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
@@ -192,6 +193,19 @@ def test_a_lease_that_nobody_claims_is_taken_back() -> None:
 
     assert refused.time_s >= CLAIM_S
     assert world.phase("a") is Phase.WAITING
+
+
+def test_a_lease_that_is_claimed_only_after_it_was_asked_to_stop_is_asked_again() -> None:
+    world = PretendWorld()
+    world.runner.claims, world.runner.claims_late = False, True
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.stop("a")
+
+    stopped = world.until(Stopped, "a")
+
+    assert stopped.time_s < 1.0  # its grace would have been 2 s
+    assert world.runner.runs["a", 1].sight.code == CHECKPOINTED
 
 
 def test_a_lease_that_was_never_claimed_before_a_restart_is_taken_back() -> None:

@@ -50,7 +50,7 @@ class Running:
         raise AssertionError(f"still {sight} after {within_s} s")
 
     def log(self, key: Key) -> str:
-        return self.runner.log_path(key).read_text()
+        return (self.runner.directory(key) / shim.LOG).read_text()
 
     def lease(self, key: Key) -> Lease:
         found = self.runner.recall(key)
@@ -150,7 +150,7 @@ def test_the_exit_code_of_a_job_that_saves_comes_through_its_shells(running: Run
     (running.runner.root.parent / "program.py").write_text(program + "print('ready', flush=True)\ntime.sleep(60)\n")
     key = running.launch(f"cd .\n{sys.executable} program.py\necho never", setup="true")
     deadline = time.monotonic() + 10
-    while "ready" not in (running.log(key) if running.runner.log_path(key).exists() else ""):
+    while "ready" not in (running.log(key) if (running.runner.directory(key) / shim.LOG).exists() else ""):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -159,6 +159,38 @@ def test_the_exit_code_of_a_job_that_saves_comes_through_its_shells(running: Run
 
     assert (ended.code, ended.asked) == (85, True)
     assert "never" not in running.log(key)
+
+
+def test_a_job_that_is_asked_before_it_is_a_job_hears_it_all_the_same(running: Running) -> None:
+    """A log that nobody reads yet holds the job up between its claim and its shell, where signals are ignored."""
+    lease = Lease("job-a", 1, GPUS, Command("sleep 60", workdir="/"))
+    directory = running.runner.directory(lease.key)
+    running.keys.append(lease.key)
+    running.runner._lay_out(directory, lease)
+    assert not running.runner.ask_to_stop(lease)  # nobody is there
+    os.mkfifo(directory / shim.LOG)
+    subprocess.run([sys.executable, "-I", "-S", shim.__file__, str(directory)], check=True)
+    deadline = time.monotonic() + 10
+    while running.sight(lease.key).condition is Condition.NEVER_CLAIMED:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.2)
+
+    assert running.runner.ask_to_stop(lease)
+    with open(os.open(directory / shim.LOG, os.O_RDONLY | os.O_NONBLOCK)):
+        ended = running.end(lease.key)
+
+    assert (ended.code, ended.asked) == (128 + 15, True)
+
+
+def test_what_a_lease_leaves_on_disk_says_what_it_is(running: Running) -> None:
+    key = running.launch("true")
+    running.end(key)
+    found = {name: json.loads((running.runner.directory(key) / name).read_text()) for name in ("claim", "exit.json")}
+
+    assert found["claim"]["fairlead"] == "claim/1"
+    assert found["exit.json"]["fairlead"] == "exit/1"
+    assert 0 <= time.time() - found["exit.json"]["time_s"] < 60
 
 
 def test_what_a_job_leaves_behind_goes_with_it(running: Running) -> None:
@@ -194,7 +226,7 @@ def test_a_lease_that_was_revoked_never_runs(running: Running) -> None:
     time.sleep(0.3)
 
     assert running.sight(lease.key).condition is Condition.VANISHED
-    assert not running.runner.log_path(lease.key).exists()
+    assert not (running.runner.directory(lease.key) / shim.LOG).exists()
 
 
 def test_a_lease_that_runs_cannot_be_revoked(running: Running) -> None:

@@ -26,6 +26,7 @@ from fairlead.engines.leases import Condition, Key, LaunchError, Lease, Look, Re
 from fairlead.engines.live import LiveEngine
 from fairlead.engines.local import LocalRunner, slots_as_devices
 from fairlead.engines.requests import Command, Request, Submit
+from fairlead.engines.shim import LOG
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Event
@@ -287,7 +288,8 @@ class _Run:
     def __init__(self, lease: Lease, since_s: float, saved: float) -> None:
         self.lease, self.since_s, self.base = lease, since_s, saved
         self.sight = Sight(Condition.NEVER_CLAIMED)
-        self.asked_s: float | None = None
+        self.asked = False
+        self.asked_s: float | None = None  # when it heard
 
 
 class PretendRunner:
@@ -300,6 +302,7 @@ class PretendRunner:
         self.down: set[str] = set()
         self.most_alive = 0
         self.claims = True
+        self.claims_late = False  # between a look and the attempt to take it back
 
     def launch(self, lease: Lease) -> None:
         assert lease.key not in self.runs, f"{lease.key} was launched twice"
@@ -317,17 +320,21 @@ class PretendRunner:
         alive = (Condition.RUNNING, Condition.NEVER_CLAIMED)
         return sum(key[0] == job and run.sight.condition in alive for key, run in self.runs.items())
 
-    def ask_to_stop(self, lease: Lease) -> None:
+    def ask_to_stop(self, lease: Lease) -> bool:
         run = self.runs[lease.key]
         self._go_on()
+        run.asked = True
+        if run.sight.condition is Condition.NEVER_CLAIMED:
+            return False
         if run.asked_s is None:
             run.asked_s = self._clock()
+        return True
 
     def kill(self, lease: Lease) -> None:
         run = self.runs[lease.key]
         self._go_on()
         if run.sight.condition is Condition.RUNNING:
-            run.sight = Sight(Condition.ENDED, 137, run.asked_s is not None, run.sight.report)
+            run.sight = Sight(Condition.ENDED, 137, run.asked, run.sight.report)
 
     def look(self, leases: Any) -> Look:
         self._go_on()
@@ -337,7 +344,7 @@ class PretendRunner:
     def _seen(self, key: Key) -> Sight:
         run = self.runs[key]
         sight = run.sight
-        return Sight(sight.condition, sight.code, run.asked_s is not None, sight.report)
+        return Sight(sight.condition, sight.code, run.asked, sight.report)
 
     def recall(self, key: Key) -> Lease | None:
         return self.runs[key].lease if key in self.runs else None
@@ -345,7 +352,7 @@ class PretendRunner:
     def revoke(self, key: Key) -> bool:
         self._go_on()
         if self.runs[key].sight.condition is Condition.NEVER_CLAIMED:
-            self.runs[key].sight = Sight(Condition.VANISHED)
+            self.runs[key].sight = Sight(Condition.RUNNING if self.claims_late else Condition.VANISHED)
         return self.runs[key].sight.condition is Condition.VANISHED
 
     def _go_on(self) -> None:
@@ -457,7 +464,7 @@ class LocalWorld(LiveWorld):
         return len(groups & {group for state, group in _states() if state not in "ZX"})
 
     def log(self, id_: str, number: int) -> str:
-        return self.runner.log_path((id_, number)).read_text()
+        return (self.runner.directory((id_, number)) / LOG).read_text()
 
     def close(self) -> None:
         for id_ in self.commands:

@@ -63,6 +63,7 @@ def test_a_script_that_is_asked_to_stop_saves_and_goes_on_from_there(tmp_path: P
     first.send_signal(number)
     first.communicate(timeout=10)
     assert first.returncode == 85
+    assert report(tmp_path)["fairlead"] == "progress/1"
     saved = report(tmp_path)["saved_step"]
     assert saved == report(tmp_path)["step"] > 0
     assert report(tmp_path)["saved_samples"] == 8 * saved

@@ -19,6 +19,7 @@ class Live:
     base: float  # samples that were safe when it started
     told: bool = False  # the loop has heard that it runs
     asked_s: float | None = None  # when it was asked to stop
+    reached: bool = False  # and whether that got through to its processes
     killed_s: float = -math.inf
     dropped: bool = False  # the loop counts it as gone already
     astray: bool = False  # its node does not answer: nobody waits for it
@@ -70,9 +71,11 @@ class Fleet:
         return self._runner.look([lease.key]).sights[lease.key]
 
     def ask(self, live: Live, now_s: float) -> None:
+        """Until it got through, and not once more: a second signal would interrupt a script that saves as it handles the first."""
         if live.asked_s is None:
             live.asked_s = now_s
-            self._runner.ask_to_stop(live.lease)
+        if not live.reached:
+            live.reached = self._runner.ask_to_stop(live.lease)
 
     def kill(self, live: Live, now_s: float) -> None:
         if now_s >= live.killed_s + KILL_AGAIN_S:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from fairlead.engines.requests import Command
 from fairlead.model.errors import FairleadError
@@ -37,6 +37,12 @@ class Lease:
 
 
 Key = tuple[str, int]  # job, number of the lease
+
+
+def lease_from_json(found: dict[str, Any]) -> Lease:
+    """What `dataclasses.asdict` made of a lease, perhaps among other fields."""
+    gpus = tuple(Gpu(**gpu) for gpu in found["gpus"])
+    return Lease(found["job"], found["number"], gpus, Command(**found["command"]), found["failures"])
 
 
 class Condition(StrEnum):
@@ -84,7 +90,8 @@ class Runner(Protocol):
     def launch(self, lease: Lease) -> None:
         """Raises LaunchError. Afterwards the lease is never claimed, running or over."""
 
-    def ask_to_stop(self, lease: Lease) -> None: ...
+    def ask_to_stop(self, lease: Lease) -> bool:
+        """False: nobody was there to hear it."""
 
     def kill(self, lease: Lease) -> None: ...
 

@@ -298,6 +298,8 @@ class LiveEngine:
         if live.asked_s is not None:
             if self._now_s >= live.asked_s + live.lease.command.grace_s:
                 self._fleet.kill(live, self._now_s)
+            else:
+                self._fleet.ask(live, self._now_s)  # it may have come up only after it was asked
         elif sight.report is not None:
             seen = measure(self._state, live, sight.report, self._progress_s)
             if seen is not None:

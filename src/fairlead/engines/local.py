@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.engines import shim
-from fairlead.engines.leases import Condition, Gpu, Key, LaunchError, Lease, Look, Report, Sight
-from fairlead.engines.requests import Command
+from fairlead.engines.leases import Condition, Gpu, Key, LaunchError, Lease, Look, Report, Sight, lease_from_json
 from fairlead.model.errors import InputError
 from fairlead.model.handshake import LEASE_VARIABLE, REPORT_VARIABLE
 
@@ -72,10 +71,6 @@ class LocalRunner:
             raise LaunchError(f'job id "{job}" cannot name a directory; wanted letters, digits, dots and dashes')
         return self.root / "leases" / job / str(number)
 
-    def log_path(self, key: Key) -> Path:
-        """Standard output and error of the lease; not there before it starts."""
-        return self.directory(key) / shim.LOG
-
     def launch(self, lease: Lease) -> None:
         directory = self.directory(lease.key)
         try:
@@ -98,10 +93,10 @@ class LocalRunner:
         if done.returncode:
             self._give_up(lease.key, done.stderr.decode(errors="replace").strip()[-500:] or "the runner did not start")
 
-    def ask_to_stop(self, lease: Lease) -> None:
+    def ask_to_stop(self, lease: Lease) -> bool:
         with suppress(OSError):
             (self.directory(lease.key) / ASKED).touch(0o600)
-        self._signal(lease.key, signal.SIGTERM)
+        return self._signal(lease.key, signal.SIGTERM)
 
     def kill(self, lease: Lease) -> None:
         self._signal(lease.key, signal.SIGKILL)
@@ -112,7 +107,7 @@ class LocalRunner:
 
     def recall(self, key: Key) -> Lease | None:
         found = _read_json(self.directory(key) / shim.LEASE)
-        return None if found is None else _lease_from_json(found)
+        return None if found is None else lease_from_json(found)
 
     def revoke(self, key: Key) -> bool:
         directory = self.directory(key)
@@ -211,12 +206,16 @@ class LocalRunner:
         if self.revoke(key):
             raise LaunchError(reason)
 
-    def _signal(self, key: Key, number: signal.Signals) -> None:
+    def _signal(self, key: Key, number: signal.Signals) -> bool:
         """To the job's process group, if it is still the one that was started."""
         group = _group(_claim(self.directory(key)))
-        if group is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, number)
+        if group is None:
+            return False
+        try:
+            os.killpg(group, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
 
     def _look(self, key: Key) -> Sight:
         directory = self.directory(key)
@@ -259,11 +258,6 @@ def slots_as_devices(nodes: Sequence[str], gpus: Sequence[int]) -> dict[tuple[st
     """Numbers for the slots of all nodes, one after another, where no real GPUs are behind them."""
     slots = [(node, slot) for node, count in zip(nodes, gpus, strict=True) for slot in range(count)]
     return {key: number for number, key in enumerate(slots)}
-
-
-def _lease_from_json(found: dict[str, Any]) -> Lease:
-    gpus = tuple(Gpu(**gpu) for gpu in found["gpus"])
-    return Lease(found["job"], found["number"], gpus, Command(**found["command"]), found["failures"])
 
 
 def _report(path: Path) -> Report | None:

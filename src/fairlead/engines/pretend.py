@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.leases import Condition, Gpu, Key, Lease, Look, Sight
-from fairlead.engines.requests import Command
+from fairlead.engines.leases import Condition, Key, Lease, Look, Sight, lease_from_json
+from fairlead.model.errors import InputError
 from fairlead.model.handshake import CHECKPOINTED
 
-_SLEEP = re.compile(r"\s*sleep\s+([0-9.]+)\s*\Z")
+KIND = "pretended/1"
+_SLEEP = re.compile(r"\s*sleep\s+([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*\Z")
 
 
 @dataclass(slots=True)
@@ -31,11 +32,19 @@ class PretendRunner:
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._leases: dict[Key, _Pretended] = {}
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-                if line.endswith("\n"):  # one that was cut off never began
-                    self._read(json.loads(line))
-        self._file = path.open("a", encoding="utf-8")
+        found = path.read_bytes() if path.exists() else b""
+        whole = found[: found.rfind(b"\n") + 1]  # a line that was cut off never began
+        lines = [json.loads(line) for line in whole.splitlines()]
+        if lines and lines[0].get("fairlead") != KIND:
+            raise InputError(
+                f'{path} does not begin with {{"fairlead": "{KIND}"}}; choose another state directory with --state'
+            )
+        for said in lines[1:]:
+            self._read(said)
+        self._file = path.open("ab")
+        self._file.truncate(len(whole))
+        if not lines:
+            self._write({"fairlead": KIND})
 
     def launch(self, lease: Lease) -> None:
         found = _SLEEP.match(lease.command.run)
@@ -43,9 +52,10 @@ class PretendRunner:
         self._leases[lease.key] = _Pretended(lease, ends_s)
         self._write({"lease": asdict(lease), "ends_s": ends_s})
 
-    def ask_to_stop(self, lease: Lease) -> None:
+    def ask_to_stop(self, lease: Lease) -> bool:
         """It obeys at once."""
         self._end(lease.key)
+        return True
 
     def kill(self, lease: Lease) -> None:
         self._end(lease.key)
@@ -78,7 +88,7 @@ class PretendRunner:
             self._write({"stop": list(key), "at_s": self._clock()})
 
     def _write(self, what: dict[str, Any]) -> None:
-        self._file.write(json.dumps(what) + "\n")
+        self._file.write(json.dumps(what).encode() + b"\n")
         self._file.flush()
 
     def _read(self, said: dict[str, Any]) -> None:
@@ -86,7 +96,5 @@ class PretendRunner:
             job, number = said["stop"]
             self._leases[job, number].asked = True
             return
-        lease = said["lease"]
-        gpus = tuple(Gpu(**gpu) for gpu in lease["gpus"])
-        whole = Lease(lease["job"], lease["number"], gpus, Command(**lease["command"]), lease["failures"])
-        self._leases[whole.key] = _Pretended(whole, said["ends_s"])
+        lease = lease_from_json(said["lease"])
+        self._leases[lease.key] = _Pretended(lease, said["ends_s"])

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 LEASE, CLAIM, ALIVE, EXIT, LOG = "lease.json", "claim", "alive", "exit.json", "log"
 CANNOT_RUN = 126  # what shells say of a command that could not be executed
+_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 # A shell that has set a trap waits for its child before it goes on, so that a job which is asked to stop can write its
@@ -43,7 +44,7 @@ def main(directory: str) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return 0  # somebody else runs it already
-    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    for ignored in _ASKING:
         signal.signal(ignored, signal.SIG_IGN)
     with suppress(OSError, AttributeError, ImportError):
         import ctypes  # here, where nobody waits for it
@@ -51,13 +52,16 @@ def main(directory: str) -> int:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what the job leaves behind becomes ours to clear away
     code = _run(plan)
     if code is not None:
-        _write_whole(EXIT, {"code": code, "time": time.time()})
+        _write_whole(EXIT, {"fairlead": "exit/1", "code": code, "time_s": time.time()})
     return 0
 
 
 def _run(plan: dict[str, Any]) -> int | None:
     """The exit code, None where the lease turned out not to be ours."""
     gate, opener = os.pipe()
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, _ASKING
+    )  # kept for the child, which would not hear them as it is ignoring them
     child = os.fork()
     if not child:
         os.setpgid(0, 0)
@@ -92,8 +96,9 @@ def _become(plan: dict[str, Any]) -> NoReturn:
             os.setuid(plan["uid"])
         os.umask(0o077)
         os.chdir(plan["workdir"])
-        for usual in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE):
+        for usual in (*_ASKING, signal.SIGPIPE):
             signal.signal(usual, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # what was asked since the claim arrives now
         os.execve(plan["shell"][0], _words(plan["shell"], plan["setup"], plan["run"]), plan["env"])
     except BaseException as error:
         with suppress(OSError):
@@ -133,7 +138,7 @@ def claim(path: str, what: dict[str, Any]) -> bool:
     """Whoever creates the file first owns the lease; the file is there with its whole content or not at all."""
     draft = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
     try:
-        _write_synced(draft, what)
+        _write_synced(draft, {"fairlead": "claim/1", **what})
         os.link(draft, path)
     except FileExistsError:
         return False

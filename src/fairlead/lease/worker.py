@@ -17,6 +17,7 @@ from fairlead.model.handshake import CHECKPOINTED, LEASE_VARIABLE, REPORT_VARIAB
 
 __all__ = ["SupersededError", "Worker", "find_worker"]
 
+KIND = "progress/1"
 REPORT_EVERY_S = 0.2
 _NAP_S = 0.05  # how soon a worker that waits for its emulated pace notices that it should stop
 
@@ -101,7 +102,7 @@ class Worker:
         self._written_s = time.monotonic()
         draft = self._report_to.with_suffix(".draft")
         with suppress(OSError):
-            draft.write_text(json.dumps({"at_s": self._at_s, **self._said}), encoding="utf-8")
+            draft.write_text(json.dumps({"fairlead": KIND, "at_s": self._at_s, **self._said}), encoding="utf-8")
             draft.replace(self._report_to)
 
 
