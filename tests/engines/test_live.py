@@ -13,9 +13,7 @@ from fairlead.engines.live import CLAIM_S, POLL_S
 from fairlead.engines.requests import Cancel, Drain, Hold, Release, Resume, SetPolicy, SetTenant
 from fairlead.model.events import Finished, Held, Lost, PolicySet, Refused, Released, Started, Stopped, TenantSet
 from fairlead.model.handshake import CHECKPOINTED
-from fairlead.model.lifecycle import HAS_GPUS, Phase
-
-OVER = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
+from fairlead.model.lifecycle import ENDED, HAS_GPUS, Phase
 
 
 class Chaos:
@@ -47,7 +45,7 @@ class Chaos:
         acts[self.random.choices(list(acts), [4, 8, 8, 1, 2, 2, 1, 1, 1, 1, 2])[0]]()
 
     def cancel(self, id_: str) -> None:
-        if self.world.phase(id_) not in OVER:
+        if self.world.phase(id_) not in ENDED:
             self.cancelled.add(id_)
         self.world.ask(Cancel(id_))
 
@@ -94,7 +92,7 @@ class Chaos:
                 phase = world.phase(id_)
                 if phase is Phase.HELD:
                     world.ask(Release(id_))
-                elif world.commands[id_].run == Does.DEAF.name and phase not in OVER:
+                elif world.commands[id_].run == Does.DEAF.name and phase not in ENDED:
                     self.cancel(id_)
                 elif phase is Phase.WAITING and max(free) > 0:
                     starts[id_] = int(np.argmax(free))
@@ -103,9 +101,9 @@ class Chaos:
             if starts and all(world.phase(id_) is Phase.WAITING for id_ in starts):
                 world.decide((), starts)
             world.wait(1.0)
-            if all(world.phase(id_) in OVER for id_ in world.state.position):
+            if all(world.phase(id_) in ENDED for id_ in world.state.position):
                 return
-        stuck = {id_: world.phase(id_).name for id_ in world.state.position if world.phase(id_) not in OVER}
+        stuck = {id_: world.phase(id_).name for id_ in world.state.position if world.phase(id_) not in ENDED}
         raise AssertionError(f"never came to an end: {stuck}")
 
 

@@ -11,9 +11,7 @@ from building import Scene, job, start
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.events import Cancelled, Failed, Finished, Refused, Started
-from fairlead.model.lifecycle import TABLE, Phase, Step, advance
-
-ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
+from fairlead.model.lifecycle import ENDED, TABLE, Phase, Step, advance
 
 ALL = list(product(Phase, Step))
 

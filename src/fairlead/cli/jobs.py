@@ -18,7 +18,6 @@ from fairlead.service.client import Client, in_path
 if TYPE_CHECKING:
     from fairlead.service.jobfile import JobFile
 
-ENDED = ("finished", "failed", "cancelled")
 JobId = Annotated[str, typer.Argument(help="The job's id, as `submit` printed it.", metavar="JOB")]
 JobIds = Annotated[list[str], typer.Argument(help="Ids of jobs.", metavar="JOB...")]
 
@@ -135,12 +134,14 @@ def wait(
     output: Output = Format.table,
 ) -> None:
     """Wait until a job has ended, and end with its exit code."""
+    from fairlead.model.lifecycle import ENDED
     from fairlead.model.units import parse_duration
 
+    ended = [phase.name.lower() for phase in ENDED]
     client = Client.from_environment()
     until_s = time.monotonic() + (parse_duration(timeout) if timeout else float("inf"))
     pause_s = 0.1
-    while (found := client.get(f"/jobs/{in_path(job)}"))["phase"] not in ENDED:
+    while (found := client.get(f"/jobs/{in_path(job)}"))["phase"] not in ended:
         if time.monotonic() >= until_s:
             print(f"fairlead: job {job} is still {found['phase']} after {timeout}", file=sys.stderr)
             raise typer.Exit(1)

@@ -35,14 +35,13 @@ from fairlead.model import events as ev
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.decision import Decision
-from fairlead.model.lifecycle import HAS_GPUS, Phase
+from fairlead.model.lifecycle import ENDED, HAS_GPUS, Phase
 from fairlead.rounds.state import State
 
 POLL_S = 0.15  # between two looks at leases that exist; without any nothing is polled
 CLAIM_S = 30.0  # a lease that nobody has claimed by then is taken back
 MOST_REFUSALS = 3  # in a row; then the job fails
 _SAME_INSTANT_S = 0.25  # woken up this late counts as in time, so that rounds begin at their multiples
-_OVER = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class LiveEngine:
         """After a restart: adopt what runs, take back what was never claimed, and go on with what was decided."""
         self._advance()
         phases = self._state.phase[: self._state.jobs]
-        begun = (self._state.leases[: self._state.jobs] > 0) & ~np.isin(phases, _OVER)
+        begun = (self._state.leases[: self._state.jobs] > 0) & ~np.isin(phases, ENDED)
         for j in np.flatnonzero(begun).tolist():
             self._resume_job(j, Phase(int(phases[j])))
 
@@ -156,7 +155,7 @@ class LiveEngine:
                     self._tell.arrived(ev.Arrived(self._now_s, replace(spec, arrival_s=self._now_s)))
             case Cancel(job) | Hold(job) | Release(job):
                 j = self._tell.position(job)
-                if j is not None and self._tell.phase(j) not in _OVER:
+                if j is not None and self._tell.phase(j) not in ENDED:
                     self._wish(j, type(request))
             case Drain(node):
                 self._drained.add(node)

@@ -37,6 +37,7 @@ class Step(IntEnum):
     RELEASE = 11
 
 
+ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
 HAS_GPUS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.MOVING)
 
 TABLE: dict[tuple[Phase, Step], Phase] = {

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fairlead.model import lifecycle
 from fairlead.service.database import open_reader
 from fairlead.service.directory import StateDirectory
 
 SUBMITTED = "submitted"  # acknowledged, and not yet taken by the scheduler
-ENDED = ("finished", "failed", "cancelled")
+ENDED = tuple(phase.name.lower() for phase in lifecycle.ENDED)
 PHASES = (SUBMITTED, "waiting", "starting", "running", "stopping", "moving", *ENDED, "held")
 _FIELDS = (
     "SELECT j.number, j.id, j.tenant, j.name, j.submitted_s, j.spec, e.phase, e.arrival_s, e.first_start_s, e.end_s, e.since_s, "

@@ -25,13 +25,12 @@ from fairlead.engines.requests import (
 )
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
-from fairlead.model.lifecycle import Phase
+from fairlead.model.lifecycle import ENDED, Phase
 from fairlead.model.quotas import Quota
 from fairlead.rounds.records import spec_from_json, to_line
 from fairlead.rounds.state import State
 from fairlead.service.log import Log
 
-_ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
 KEYS_KEPT_S = 7 * 86400.0
 # Requests taken at once: the transaction that answers them stays short.
 _MOST = 1000
@@ -113,7 +112,7 @@ def unanswered(connection: sqlite3.Connection, taken: int, state: State) -> list
     again: list[Request] = []
     for kind, target, _ in rows:
         j = state.position.get(target)
-        if j is None or state.phase[j] in _ENDED:
+        if j is None or state.phase[j] in ENDED:
             continue
         if kind == "cancel":
             again.append(Cancel(target))
