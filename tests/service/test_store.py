@@ -15,7 +15,7 @@ from fairlead.model.cluster import parse_short_form
 from fairlead.model.jobs import JobSpec
 from fairlead.rounds.journal import Header
 from fairlead.service import requests
-from fairlead.service.database import DiskFullError, Kind, StoreError, create, open_reader, open_writer
+from fairlead.service.database import DiskFullError, Kind, StoreError, create, is_full, open_reader, open_writer
 from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory
 from fairlead.service.log import open_log
 from fairlead.service.tables import EVENTS, REQUESTS
@@ -215,6 +215,16 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_done(directory: StateDirect
     assert writer.write_now(lambda c: requests.submit(c, "ann", large)) == f"j{len(taken) + 1}"
     reader.close()
     writer.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "full"),
+    [(sqlite3.SQLITE_FULL, True), (sqlite3.SQLITE_IOERR_SHMSIZE, True), (sqlite3.SQLITE_IOERR_READ, False)],
+)
+def test_only_a_lack_of_room_is_called_full(code: int, full: bool) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    assert is_full(error) == full
 
 
 def test_a_change_that_fails_undoes_itself_alone(directory: StateDirectory) -> None:

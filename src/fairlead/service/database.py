@@ -60,6 +60,8 @@ def open_writer(path: Path, kind: Kind) -> sqlite3.Connection:
             raise
         return connection
     except sqlite3.DatabaseError as error:
+        if is_full(error):
+            raise DiskFullError(f"the disk that holds {path} is full; free some space") from None
         raise _unreadable(path, str(error)) from None
 
 
@@ -75,7 +77,10 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+    """SQLite says so where a file could not grow, and in other words where its shared memory could not. Other errors of a
+    disk are no lack of room.
+    """
+    return getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

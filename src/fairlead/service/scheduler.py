@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -28,13 +29,14 @@ from fairlead.rates.estimator import Estimator
 from fairlead.rounds.loop import Settings, When, run
 from fairlead.service import requests
 from fairlead.service.configured import UnusablePolicyError, usable
-from fairlead.service.database import open_reader, open_writer
+from fairlead.service.database import DiskFullError, is_full, open_reader, open_writer
 from fairlead.service.directory import StateDirectory
 from fairlead.service.log import Log, header_of, open_log
 from fairlead.service.tables import EVENTS
 
 REFUSED = 3  # exit code: starting again would not help
 LAST_RESORT = "fifo"  # decides where no policy of before can
+FULL = 4  # exit code: starting again will help once there is room on the disk
 ENGINES = ("local", "pretend")
 _LOCK_S = 30.0  # an earlier scheduler may have to end its decision first
 
@@ -94,6 +96,12 @@ def main(path: str, plan_json: str) -> int:
         lock = directory.lock("scheduler", _LOCK_S)
         serve(directory, plan)
         del lock
+    except DiskFullError as error:
+        return _no_room(error)
+    except sqlite3.Error as error:
+        if not is_full(error):
+            raise
+        return _no_room(error)
     except FairleadError as error:
         _say({"refused": str(error)})
         return REFUSED
@@ -168,6 +176,11 @@ def build_runner(plan: Plan, directory: StateDirectory, cluster: Cluster, estima
     speed = dict(zip(cluster.types, estimator.type_speed().tolist(), strict=True))
     pace = {type_: value or 1.0 for type_, value in speed.items()} if devices.emulated else None
     return LocalRunner(directory.path, devices.numbers, pace=pace, user=plan.user)
+
+
+def _no_room(error: Exception) -> int:
+    print(f"fairlead: the scheduler has no room on disk ({error}); it goes on when there is some", file=sys.stderr)
+    return FULL
 
 
 def _say(what: dict[str, Any]) -> None:

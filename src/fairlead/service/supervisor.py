@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.service.directory import StateDirectory
-from fairlead.service.scheduler import REFUSED, Plan
+from fairlead.service.scheduler import FULL, REFUSED, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,15 @@ class Patience:
     short_life_s: float = 10.0
     first_pause_s: float = 0.1
     longest_pause_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How a life ended. Final: starting again would not help. A full disk does not count: it is waited for."""
+
+    why: str
+    final: bool = False
+    counts: bool = True
 
 
 class Supervisor:
@@ -71,30 +80,30 @@ class Supervisor:
         self._thread.join(timeout=30)
 
     def _keep(self) -> None:
-        deaths, pause_s = 0, self._patience.first_pause_s
+        deaths, pause_s, patience = 0, self._patience.first_pause_s, self._patience
         while not self._stopping.is_set():
             began_s = time.monotonic()
-            refusal = self._live()
+            end = self._live()
             if self._stopping.is_set():
                 return
-            lived_s = time.monotonic() - began_s
-            deaths, pause_s = (
-                (deaths + 1, pause_s * 2)
-                if lived_s < self._patience.short_life_s
-                else (1, self._patience.first_pause_s)
-            )
-            if refusal is not None or deaths >= self._patience.deaths:
+            if time.monotonic() - began_s >= patience.short_life_s:
+                deaths, pause_s = 0, patience.first_pause_s / 2
+            deaths, pause_s = deaths + end.counts, min(pause_s * 2, patience.longest_pause_s)
+            if end.final or deaths >= patience.deaths:
                 self._stopping.set()
                 self._ready.set()  # nobody shall wait any longer
-                self._gave_up(refusal or f"the scheduler died {deaths} times in a row; its last words are above")
+                self._gave_up(end.why if end.final else f"the scheduler died {deaths} times in a row; {end.why}")
                 return
-            self._stopping.wait(min(pause_s, self._patience.longest_pause_s))
+            self._stopping.wait(pause_s)
 
-    def _live(self) -> str | None:
-        """From birth to death; the reason where it said that starting again would not help."""
-        process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=scrubbed(dict(os.environ))
-        )
+    def _live(self) -> _End:
+        """From birth to death."""
+        try:
+            process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=scrubbed(dict(os.environ))
+            )
+        except OSError as error:  # no memory, no process, no file descriptor left
+            return _End(f"it could not be started ({error})")
         assert process.stdin is not None, "we asked for a pipe"
         assert process.stdout is not None
         os.set_blocking(process.stdin.fileno(), False)
@@ -119,7 +128,9 @@ class Supervisor:
             with suppress(OSError):
                 process.stdin.close()
         process.stdout.close()
-        return refusal if code == REFUSED else None
+        if code == REFUSED and refusal is not None:
+            return _End(refusal, final=True)
+        return _End("its last words are above", counts=code != FULL)
 
 
 def _message(line: str) -> dict[str, Any]:
