@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from fairlead.rounds.journal import Header
 from fairlead.service import requests
 from fairlead.service.app import build_app
 from fairlead.service.context import Service
-from fairlead.service.database import open_writer
+from fairlead.service.database import open_reader, open_writer
 from fairlead.service.directory import make, open_directory
 from fairlead.service.limits import Limits
 from fairlead.service.log import Log, open_log
@@ -60,7 +60,8 @@ class World:
 
     def take(self) -> None:
         """What a scheduler would log of the requests so far, as far as nothing has to run for it."""
-        found = requests.read_after(self.service.reads.connection, self.log.taken)
+        with closing(open_reader(self.service.directory.requests)) as reader:
+            found = requests.read_after(reader, self.log.taken)
         for _, request in found:
             if isinstance(request, Submit):
                 self.happen(Arrived(time.time(), replace(request.spec, arrival_s=time.time())))

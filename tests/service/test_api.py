@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -282,6 +283,34 @@ def test_events_are_lines_or_server_sent(here: World) -> None:
     assert [json.loads(line)["seq"] for line in later] == [2]
     sent = here.client.get("/v1/events", headers={**here.admin, "Accept": "text/event-stream"})
     assert sent.text.startswith("id: 1\ndata: {")
+
+
+def test_events_of_others_do_not_use_up_the_limit(here: World) -> None:
+    for tenant in ("b", "b", "a", "b", "a", "b"):
+        here.submit(tenant=tenant)
+    here.take()
+    mine = here.token(Role.MEMBER, "a")
+
+    def seen(after: int, limit: int) -> tuple[list[int], str]:
+        said = here.client.get("/v1/events", params={"after": after, "limit": limit}, headers=mine)
+        return [json.loads(line)["seq"] for line in said.text.splitlines()], said.headers["Fairlead-Last-Seq"]
+
+    assert seen(0, 1) == ([3], "6")
+    assert seen(3, 2) == ([5], "6")
+    assert seen(0, 9) == ([3, 5], "6")
+
+
+def test_reading_from_many_threads_one_after_another_opens_one_connection(here: World) -> None:
+    opened: list[int] = []
+    reads = here.service.reads
+    before = reads._idle.qsize()
+    for _ in range(20):
+        thread = threading.Thread(target=lambda: opened.append(reads.last_seq()))
+        thread.start()
+        thread.join()
+
+    assert len(opened) == 20
+    assert reads._idle.qsize() <= max(before, 1)
 
 
 def test_logs_of_all_leases_follow_each_other(here: World) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
 from fairlead.service.access import RULES
+from fairlead.service.database import open_reader
 from fairlead.service.tokens import Role, Tokens, new_token, store_token
 from serving import JOB, World, world
 
@@ -155,7 +157,23 @@ def test_a_revoked_token_opens_nothing_also_after_a_restart(here: World) -> None
     assert here.client.delete(f"/v1/tokens/{made['id']}", headers=here.admin).status_code == 200
     assert here.client.get("/v1/me", headers=headers).status_code == 401
 
-    assert Tokens(here.service.reads.connection).find(made["token"], time.time()) is None
+    with closing(open_reader(here.service.directory.requests)) as reader:
+        assert Tokens(reader).find(made["token"], time.time()) is None
+
+
+@pytest.mark.parametrize("path", ["/v1/events?follow=true", "/v1/jobs/{id}/logs?follow=true"])
+@pytest.mark.parametrize("end", ["revoked", "expired"])
+def test_a_stream_ends_with_its_token(here: World, path: str, end: str) -> None:
+    id_ = here.submit()
+    here.take()
+    headers = here.token(Role.VIEWER, lifetime_s=0.6 if end == "expired" else 1000.0)
+    token = here.client.get("/v1/me", headers=headers).json()["id"]
+    with here.client.stream("GET", path.replace("{id}", id_), headers=headers, timeout=5.0) as stream:
+        if end == "revoked":
+            assert here.client.delete(f"/v1/tokens/{token}", headers=here.admin).status_code == 200
+        assert stream.status_code == 200
+        assert b"".join(stream.iter_raw()) == b""
+    here.client.post(f"/v1/jobs/{id_}/cancel", headers=here.admin)
 
 
 def test_a_token_ends_when_it_says(here: World) -> None:

@@ -52,12 +52,17 @@ async def events(
     limit: Annotated[int, Query(ge=1, le=100_000)] = 1000,
     accept: Annotated[str, Header()] = "",
 ) -> StreamingResponse:
-    """The log from `after` on (with `follow`: from now), a JSON object a line, or server-sent events if asked to."""
+    """The log from `after` on (with `follow`: from now), a JSON object a line, or server-sent events if asked to.
+
+    Go on from the last `seq`; where fewer than `limit` came, from the header Fairlead-Last-Seq if that is later: what lies
+    between is not for this token.
+    """
     sse = "text/event-stream" in accept
-    start = after if after is not None else service.reads.last_seq() if follow else 0
-    body = _events(service, scope_of(who), start, None if follow else limit, sse)
+    last = service.reads.last_seq()
+    start = after if after is not None else last if follow else 0
+    body = _events(service, who, start, None if follow else limit, sse)
     kind = "text/event-stream" if sse else "application/x-ndjson"
-    return _stream(service, who, body, kind)
+    return _stream(service, who, body, kind, {"Fairlead-Last-Seq": str(last)})
 
 
 @router.get("/journal", response_class=StreamingResponse, responses={200: {"content": {"application/x-ndjson": {}}}})
@@ -86,6 +91,8 @@ async def _logs(
             return
         else:
             await asyncio.sleep(_PAUSE_S)
+            if not service.still_valid(who):
+                return
 
 
 async def _from(path: Path, offset: int) -> AsyncIterator[bytes]:
@@ -101,30 +108,31 @@ async def _from(path: Path, offset: int) -> AsyncIterator[bytes]:
         os.close(descriptor)
 
 
-async def _events(
-    service: Service, tenant: str | None, after: int, left: int | None, sse: bool
-) -> AsyncIterator[bytes]:
-    quiet_s = 0.0
-    while left is None or left > 0:
-        found = service.reads.records(after, _RECORDS if left is None else min(_RECORDS, left))
+async def _events(service: Service, who: Token, after: int, left: int | None, sse: bool) -> AsyncIterator[bytes]:
+    """`left` counts what is shown: a token that sees little looks further, and misses nothing."""
+    quiet_s, tenant = 0.0, scope_of(who)
+    while service.still_valid(who):
+        found = service.reads.records(after, _RECORDS)
         for seq, record in found:
+            if left == 0:
+                return
             after = seq
             shown = record if tenant is None else _of_tenant(service, record, tenant)
             if shown is not None:
+                left = None if left is None else left - 1
                 line = to_line({"seq": seq, **shown})
                 yield (f"id: {seq}\ndata: {line}\n\n" if sse else f"{line}\n").encode()
-        if left is not None:
-            left -= len(found)
-            if not found:
-                return
-        elif found:
+        if found:
             quiet_s = 0.0
+            await asyncio.sleep(0)  # others have their turn
+        elif left is not None:
+            return
         else:
             await asyncio.sleep(_PAUSE_S)
             quiet_s += _PAUSE_S
             if quiet_s >= _QUIET_S:
                 quiet_s = 0.0
-                yield b": nothing new\n\n" if sse else b"\n"
+                yield f"id: {after}\n: nothing new\n\n".encode() if sse else b"\n"
 
 
 async def _journal(service: Service) -> AsyncIterator[bytes]:
@@ -157,8 +165,10 @@ def _of_tenant(service: Service, record: dict[str, Any], tenant: str) -> dict[st
     }
 
 
-def _stream(service: Service, who: Token, body: AsyncIterator[bytes], kind: str) -> StreamingResponse:
-    """One of few that a token may have open."""
+def _stream(
+    service: Service, who: Token, body: AsyncIterator[bytes], kind: str, headers: dict[str, str] | None = None
+) -> StreamingResponse:
+    """One of few that a token may have open, for as long as it is valid. What has nothing to say has to look itself."""
     if service.streams.get(who.id, 0) >= service.limits.streams:
         raise ApiError(429, "too_many_streams", "this token has too many open streams", "close one of them")
 
@@ -166,8 +176,10 @@ def _stream(service: Service, who: Token, body: AsyncIterator[bytes], kind: str)
         service.streams[who.id] = service.streams.get(who.id, 0) + 1
         try:
             async for chunk in body:
+                if not service.still_valid(who):
+                    return
                 yield chunk
         finally:
             service.streams[who.id] -= 1
 
-    return StreamingResponse(counted(), media_type=kind)
+    return StreamingResponse(counted(), headers=headers, media_type=kind)

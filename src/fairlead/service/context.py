@@ -36,6 +36,11 @@ class Service:
     auditing: asyncio.Lock = field(default_factory=asyncio.Lock)  # one at a time: it costs a process
     streams: dict[str, int] = field(default_factory=dict)  # token -> open streams
 
+    def still_valid(self, who: Token) -> bool:
+        """For what goes on after its request was let in."""
+        token = self.tokens.get(who.id)
+        return token is not None and token.valid_at(time.time())
+
     async def until_taken(self, number: int) -> bool:
         """Whether the scheduler has taken this request, waiting a little for it."""
         give_up_s = time.monotonic() + self.patience_s

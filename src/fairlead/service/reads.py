@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import sqlite3
 import stat
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,36 +28,40 @@ _TAKEN = f"{_FIELDS} FROM events.jobs e CROSS JOIN jobs j ON j.id = e.id"  # CRO
 
 
 class Reads:
-    """One connection a thread, to requests.db with events.db beside it."""
+    """Connections to requests.db with events.db beside it, for any thread: as many as were ever busy at once."""
 
     def __init__(self, directory: StateDirectory) -> None:
         self._directory = directory
-        self._local = threading.local()
-        self._all: list[sqlite3.Connection] = []
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = open_reader(self._directory.requests)
-            uri = f"{self._directory.events.absolute().as_uri()}?mode=ro"
-            connection.execute("ATTACH DATABASE ? AS events", (uri,))
-            self._local.connection = connection
-            self._all.append(connection)
-        return connection
+        self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
 
     def close(self) -> None:
-        for connection in self._all:
-            connection.close()
-        self._all = []
+        """Once nobody reads any more."""
+        while not self._idle.empty():
+            self._idle.get().close()
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        """All of them at once, so that no connection is kept and no old state is held open."""
+        try:
+            connection = self._idle.get_nowait()
+        except queue.Empty:
+            connection = self._open()
+        try:
+            return connection.execute(query, values).fetchall()
+        finally:
+            self._idle.put(connection)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = open_reader(self._directory.requests)
+        uri = f"{self._directory.events.absolute().as_uri()}?mode=ro"
+        connection.execute("ATTACH DATABASE ? AS events", (uri,))
+        return connection
 
     # ---- jobs ---------------------------------------------------------------------------------------------------
 
     def job(self, id_: str, tenant: str | None) -> dict[str, Any] | None:
         """None where there is none, or none of this tenant."""
-        row = self.connection.execute(f"{_ALL} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
-        found = row.fetchone()
-        return None if found is None else self._shown(found, time.time())
+        found = self.rows(f"{_ALL} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
+        return self._shown(found[0], time.time()) if found else None
 
     def jobs(
         self, tenant: str | None, phases: Sequence[str], after: int, limit: int
@@ -74,7 +78,7 @@ class Reads:
         # Jobs are taken in the order of their numbers, so that positions are in the same order.
         table, order = (_TAKEN, "e.position") if phases and SUBMITTED not in phases else (_ALL, "j.number")
         query = f"{table} WHERE {' AND '.join(wanted)} ORDER BY {order} LIMIT ?"
-        rows = self.connection.execute(query, (*values, limit + 1)).fetchall()
+        rows = self.rows(query, (*values, limit + 1))
         now_s = time.time()
         more = rows[limit - 1]["number"] if len(rows) > limit else None
         return [self._shown(row, now_s) for row in rows[:limit]], more
@@ -82,15 +86,13 @@ class Reads:
     def counts(self, tenant: str | None) -> dict[str, int]:
         """Jobs by phase."""
         where, values = ("WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
-        counted = self.connection.execute(f"SELECT phase, count(*) FROM events.jobs {where} GROUP BY phase", values)
+        counted = self.rows(f"SELECT phase, count(*) FROM events.jobs {where} GROUP BY phase", values)
         found = {phase: int(count) for phase, count in counted}
-        total = self.connection.execute(f"SELECT count(*) FROM jobs {where}", values).fetchone()[0]
+        total = self.rows(f"SELECT count(*) FROM jobs {where}", values)[0][0]
         return {**found, SUBMITTED: max(total - sum(found.values()), 0)}
 
     def tenants_of(self, ids: Sequence[str]) -> dict[str, str]:
-        rows = self.connection.execute(
-            f"SELECT id, tenant FROM jobs WHERE id IN ({', '.join('?' * len(ids))})", tuple(ids)
-        )
+        rows = self.rows(f"SELECT id, tenant FROM jobs WHERE id IN ({', '.join('?' * len(ids))})", tuple(ids))
         return {row[0]: row[1] for row in rows}
 
     def _shown(self, row: sqlite3.Row, now_s: float) -> dict[str, Any]:
@@ -142,28 +144,28 @@ class Reads:
     # ---- cluster ------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[dict[str, Any]]:
-        rows = self.connection.execute("SELECT name, type, gpus, free, up FROM events.nodes ORDER BY position")
+        rows = self.rows("SELECT name, type, gpus, free, up FROM events.nodes ORDER BY position")
         return [{**dict(row), "up": bool(row["up"])} for row in rows]
 
     def tenants(self) -> dict[str, dict[str, Any]]:
         """Weights and quotas of those who were given any, and of all who ever submitted."""
         found = {
             row["name"]: {"weight": row["weight"], "quotas": json.loads(row["quotas"])["quotas"]}
-            for row in self.connection.execute("SELECT * FROM events.tenants ORDER BY name")
+            for row in self.rows("SELECT * FROM events.tenants ORDER BY name")
         }
-        for (name,) in self.connection.execute("SELECT DISTINCT tenant FROM jobs"):
+        for (name,) in self.rows("SELECT DISTINCT tenant FROM jobs"):
             found.setdefault(name, {"weight": 1.0, "quotas": []})
         return dict(sorted(found.items()))
 
     def held(self) -> list[tuple[str, dict[str, int]]]:
         """(tenant, GPUs by node) of every job that holds some."""
-        rows = self.connection.execute("SELECT tenant, spot FROM events.jobs WHERE gpus > 0")
+        rows = self.rows("SELECT tenant, spot FROM events.jobs WHERE gpus > 0")
         return [(tenant, json.loads(spot)) for tenant, spot in rows]
 
     def by_tenant(self) -> dict[str, dict[str, Any]]:
         """How many jobs wait and run, and GPU-seconds so far."""
         now_s = time.time()
-        rows = self.connection.execute(
+        rows = self.rows(
             "SELECT tenant, sum(phase = 'waiting'), sum(gpus > 0), sum(attained_gpu_s + gpus * max(? - coalesce(since_s, ?), 0)) "
             "FROM events.jobs GROUP BY tenant",
             (now_s, now_s),
@@ -178,22 +180,20 @@ class Reads:
         return int(self._fact("taken"))
 
     def _fact(self, name: str) -> Any:
-        return self.connection.execute("SELECT value FROM events.facts WHERE name = ?", (name,)).fetchone()[0]
+        return self.rows("SELECT value FROM events.facts WHERE name = ?", (name,))[0][0]
 
     # ---- the log ------------------------------------------------------------------------------------------------
 
     def last_seq(self) -> int:
-        return int(self.connection.execute("SELECT coalesce(max(seq), 0) FROM events.log").fetchone()[0])
+        return int(self.rows("SELECT coalesce(max(seq), 0) FROM events.log")[0][0])
 
     def records(self, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        rows = self.connection.execute(
-            "SELECT seq, record FROM events.log WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
-        )
+        rows = self.rows("SELECT seq, record FROM events.log WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit))
         return [(seq, json.loads(record)) for seq, record in rows]
 
     def decisions(self, before: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
         """Newest first."""
-        rows = self.connection.execute(
+        rows = self.rows(
             "SELECT seq, record FROM events.log WHERE kind = 'decision' AND seq < ? ORDER BY seq DESC LIMIT ?",
             (before, limit),
         )
@@ -204,9 +204,7 @@ class Reads:
 
     def changes(self, before: int, limit: int) -> list[dict[str, Any]]:
         """The audit log, newest first."""
-        rows = self.connection.execute(
-            "SELECT * FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?", (before, limit)
-        )
+        rows = self.rows("SELECT * FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?", (before, limit))
         return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
 
 
