@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from building import Scene, job
-from fairlead.model.allocation import Level
+from building import ROUND_POLICIES, Scene, job
+from fairlead.model.allocation import NOWHERE, Level, Placement, Shares, Spot
+from fairlead.model.decision import Cause
 from fairlead.model.errors import InputError
 from fairlead.model.events import TenantSet
 from fairlead.model.jobs import JobSpec
 from fairlead.model.quotas import Quota
+from fairlead.model.view import View
 from fairlead.policies import REGISTRY
 from fairlead.policies.policy import Policy
 from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
 
+FIFO = REGISTRY["fifo"]
 
-def decided(scene: Scene, quotas: dict[str, tuple[Quota, ...]], policy: Policy = REGISTRY["fifo"]) -> Counter[str]:
+every_round_policy = pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))
+
+
+def decided(scene: Scene, quotas: Mapping[str, tuple[Quota, ...]], policy: Policy = FIFO) -> Counter[str]:
     """GPUs by tenant and type after one decision."""
+    return held(after(scene, quotas, policy))
+
+
+def after(
+    scene: Scene, quotas: Mapping[str, tuple[Quota, ...]], policy: Policy = FIFO, cause: Cause = Cause.ROUND
+) -> State:
     state = scene.state()
     for tenant, limits in quotas.items():
         state.fold(TenantSet(state.now_s, tenant, 1.0, limits))
-    decision, _ = decide(look(state, policy, 360.0), policy, Memory())
+    decision, _ = decide(look(state, policy, 360.0), policy, Memory(), cause)
     state.fold(decision)
-    return held(state)
+    return state
+
+
+def who_runs(state: State) -> set[str]:
+    return {spec.id for spec, spot in zip(state.specs, state.spots, strict=True) if spot}
 
 
 def held(state: State) -> Counter[str]:
@@ -68,6 +87,86 @@ def test_a_lowered_quota_takes_gpus_back_at_the_next_round() -> None:
     assert decided(scene, {"a": (Quota("v100", 2, borrowing_limit=0),)}) == {"a v100": 2}
 
 
+ALL_LENT = Scene(
+    [*jobs("b", 8), *jobs("a", 6)], "v100:8", held={f"b{i}": ((i // 4, 1),) for i in range(8)}, now_s=360.0
+)
+
+
+def test_what_is_lent_comes_back_at_a_round_from_the_newest_borrowers() -> None:
+    state = after(ALL_LENT, {"a": (Quota("v100", 4),)})
+
+    assert who_runs(state) == {"b0", "b1", "b2", "b3", "a0", "a1", "a2", "a3"}
+
+
+def test_who_borrows_nothing_does_not_give_way() -> None:
+    assert decided(ALL_LENT, {"a": (Quota("v100", 4),), "b": (Quota("v100", 6),)}) == {"a v100": 2, "b v100": 6}
+
+
+def test_inside_a_round_nobody_gives_way() -> None:
+    state = after(ALL_LENT, {"a": (Quota("v100", 4),)}, cause=Cause.EVENT)
+
+    assert held(state) == {"b v100": 8}
+
+
+def test_pinned_borrowers_do_not_give_way() -> None:
+    fresh = replace(ALL_LENT, restart_s=1000.0, since={"b7": 300.0, "b6": 300.0})
+    old = replace(fresh, now_s=2300.0, since={"b7": 2200.0, "b6": 2200.0})
+
+    assert held(after(fresh, {"a": (Quota("v100", 4),)})) == {"b v100": 8}
+    assert who_runs(after(old, {"a": (Quota("v100", 4),)})) == {"b0", "b1", "b6", "b7", "a0", "a1", "a2", "a3"}
+
+
+def test_who_gave_way_and_was_not_needed_stays_where_it_is() -> None:
+    """b9 alone makes no room for a; with b8 gone it need not go, and it does not change places with b1, which waits."""
+    scene = Scene(
+        [job(id_, gpus, tenant=id_[0]) for id_, gpus in (("b0", 3), ("b1", 1), ("b8", 4), ("b9", 1), ("a", 2))],
+        "v100:8",
+        held={"b0": ((0, 3),), "b8": ((1, 4),), "b9": ((0, 1),)},
+        now_s=360.0,
+    )
+    stay = Policy("stay", "", "", Level.PLACEMENT, lambda view, memory: (Placement(_stay(view)), None))
+
+    state = after(scene, {"a": (Quota("v100", 2),)}, stay)
+
+    assert who_runs(state) == {"a", "b0", "b1", "b9"}
+    assert state.spots[state.position["b9"]] == ((0, 1),)
+
+
+def _stay(view: View) -> tuple[Spot, ...]:
+    return tuple(view.spots.get(j, NOWHERE) for j in range(view.jobs))
+
+
+def test_a_gang_that_gave_way_leaves_its_tenant_what_is_its_own() -> None:
+    scene = Scene(
+        [job("wide", 8, tenant="b"), *jobs("b", 6), *jobs("a", 2)],
+        "v100:8",
+        held={"wide": ((0, 4), (1, 4))},
+        now_s=360.0,
+    )
+
+    assert decided(scene, {"a": (Quota("v100", 2),), "b": (Quota("v100", 4),)}) == {"a v100": 2, "b v100": 6}
+
+
+@pytest.mark.parametrize("name", ["gavel", "gavel-waterfill", "oef-coop", "equal-share"])
+def test_what_limits_take_from_a_share_stays_owed(name: str) -> None:
+    """Deficits are what shares promised less what was given, and not less what a limit then denied."""
+    policy = REGISTRY[name]
+    state = Scene([*jobs("a", 4), *jobs("b", 4)], "v100:4").state()
+    state.fold(TenantSet(state.now_s, "a", 1.0, (Quota("v100", 1, borrowing_limit=0),)))
+    view = look(state, policy, 360.0)
+    shares, _ = policy.allocate(view, None)
+    assert isinstance(shares, Shares)
+
+    decision, memory = decide(view, policy, Memory())
+
+    state.fold(decision)
+    gpus = np.array([sum(count for _, count in spot) for spot in state.spots])
+    given_to = np.zeros(len(shares.gpus))
+    np.add.at(given_to, shares.owner_of, gpus)
+    assert held(state) == {"a v100": 1, "b v100": 3}
+    assert memory.owed.gpus[:, 0] == pytest.approx(shares.gpus[:, 0] - given_to, abs=1e-5)
+
+
 def test_a_quota_that_lends_more_than_it_has_is_refused() -> None:
     with pytest.raises(InputError, match="cannot exceed the nominal 2"):
         Quota("v100", 2, lending_limit=3)
@@ -82,19 +181,21 @@ limits = st.builds(
 )
 
 
-@pytest.mark.parametrize("name", [policy.name for policy in REGISTRY.values() if policy.level is not Level.TASKS])
+@every_round_policy
 @given(
     first=st.lists(limits, max_size=2, unique_by=lambda quota: quota.type),
     second=st.lists(limits, max_size=2, unique_by=lambda quota: quota.type),
     widths=st.lists(st.sampled_from([1, 1, 2, 4]), min_size=1, max_size=10),
 )
 def test_no_policy_leads_a_tenant_past_its_limits(
-    name: str, first: list[Quota], second: list[Quota], widths: list[int]
+    policy: Policy, first: list[Quota], second: list[Quota], widths: list[int]
 ) -> None:
     scene = Scene([job(f"j{i}", w, tenant="ab"[i % 2]) for i, w in enumerate(widths)], "v100:8,k80:4")
     quotas = {"a": tuple(first), "b": tuple(second)}
 
-    count = decided(scene, quotas, REGISTRY[name])
+    state = after(scene, quotas, policy)
+
+    count = held(state)
 
     for tenant, other in (("a", "b"), ("b", "a")):
         for quota in quotas[tenant]:
@@ -104,4 +205,39 @@ def test_no_policy_leads_a_tenant_past_its_limits(
                 capacity = {"v100": 8, "k80": 4}[quota.type]
                 kept = min(quota.nominal - quota.lending_limit, capacity)
                 assert count[f"{other} {quota.type}"] <= max(capacity - kept, 0)
-    assert np.all(list(count.values()))
+    waiting = {spec.tenant for spec in state.specs if spec.gpus == 1 and spec.id not in who_runs(state)}
+    for tenant, other in (("a", "b"), ("b", "a")):
+        for type_, capacity in (("v100", 8), ("k80", 4)):
+            mine, theirs = (next((q for q in quotas[u] if q.type == type_), Quota(type_, 0)) for u in (tenant, other))
+            room = capacity - count[f"{tenant} {type_}"] - max(count[f"{other} {type_}"], _kept(theirs))
+            if mine.borrowing_limit is not None:
+                room = min(room, mine.nominal + mine.borrowing_limit - count[f"{tenant} {type_}"])
+            assert room <= 0 or tenant not in waiting or not (first or second)  # what may be used is used
+
+
+def _kept(quota: Quota) -> int:
+    return 0 if quota.lending_limit is None else quota.nominal - quota.lending_limit
+
+
+@every_round_policy
+@given(data=st.data())
+def test_under_every_policy_a_tenant_that_wants_its_own_has_it_after_a_round(
+    policy: Policy, data: st.DataObject
+) -> None:
+    """Jobs of one GPU, whoever held what before; all that is anybody's own exists."""
+    own = {"a": data.draw(st.integers(0, 4)), "b": data.draw(st.integers(0, 4)), "c": 0}
+    lends = {u: data.draw(st.none() | st.integers(0, own[u])) for u in "ab"}
+    owners = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=16))
+    running = data.draw(st.lists(st.sampled_from(range(len(owners))), max_size=8, unique=True))
+    scene = Scene(
+        [job(f"j{i:02}", tenant=u) for i, u in enumerate(owners)],
+        "v100:8",
+        held={f"j{i:02}": ((at // 4, 1),) for at, i in enumerate(running)},
+        now_s=360.0,
+    )
+    quotas = {u: (Quota("v100", own[u], lending_limit=lends[u]),) for u in "ab"}
+
+    count = decided(scene, quotas, policy)
+
+    for u in "abc":
+        assert count[f"{u} v100"] >= min(own[u], owners.count(u))

@@ -14,7 +14,8 @@ from fairlead.model.errors import InputError
 @dataclass(frozen=True, slots=True)
 class Quota:
     """`nominal` GPUs of a type are the tenant's own; it may hold `borrowing_limit` more while others leave them, and
-    others may hold up to `lending_limit` of its own while it leaves them. None = without limit.
+    others may hold up to `lending_limit` of its own while it leaves them. None = without limit. What is lent comes back
+    at the first round at which a job of the tenant waits for it.
     """
 
     type: str
@@ -39,18 +40,21 @@ class Quotas:
 
     most: FloatArray  # u,t  GPUs that the tenant may hold
     kept: FloatArray  # u,t  GPUs that nobody else may hold, used or not
+    own: FloatArray  # u,t  GPUs that others give back at a round when the tenant wants them
 
 
 def quota_table(given: Mapping[int, Sequence[Quota]], tenants: int, types: Sequence[str]) -> Quotas | None:
     """None where nobody has a limit."""
     if not any(given.values()):
         return None
-    most, kept = np.full((tenants, len(types)), np.inf), np.zeros((tenants, len(types)))
+    most = np.full((tenants, len(types)), np.inf)
+    kept, own = np.zeros_like(most), np.zeros_like(most)
     for u, quotas in given.items():
         for quota in quotas:
             t = types.index(quota.type)
+            own[u, t] = quota.nominal
             if quota.borrowing_limit is not None:
                 most[u, t] = quota.nominal + quota.borrowing_limit
             if quota.lending_limit is not None:
                 kept[u, t] = quota.nominal - quota.lending_limit
-    return Quotas(most, kept)
+    return Quotas(most, kept, own)

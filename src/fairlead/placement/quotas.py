@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.model.allocation import NOWHERE, Spot
+from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.quotas import Quotas
 from fairlead.model.view import View
+from fairlead.placement.moves import types_of
 
 
 def within_quotas(view: View, changed: dict[int, Spot], pinned: BoolArray) -> dict[int, Spot]:
@@ -17,30 +18,78 @@ def within_quotas(view: View, changed: dict[int, Spot], pinned: BoolArray) -> di
         sum_u held_ut + sum_{v != u} max(kept_vt - held_vt, 0) <= capacity_t         for u to take more of t
 
     Pinned jobs stay, then those that run where they are stay, then who is to start starts, each in order of arrival and
-    while the limits allow. A job whose new place is denied stays where it was if it can. GPUs that are then idle go
-    to waiting jobs whose tenants may take them.
+    while the limits allow. A job whose new place is denied stays where it was if it can. Then tenants that hold less
+    than their own take it back. GPUs that are then idle go to waiting jobs whose tenants may take them.
     """
-    if view.quotas is None:
-        return changed
+    assert view.quotas is not None, "only asked where there are limits"
     room = _Room(view, view.quotas)
     spots = {j: spot for j, spot in view.spots.items() if j not in changed}
     running = sorted(spots, key=lambda j: (not pinned[j], j))
     starting = sorted(j for j, spot in changed.items() if spot)
-    kept: dict[int, Spot] = {}
     for j in running:
         if pinned[j] or room.has(j, spots[j]):
             room.take(j, spots[j])
-            kept[j] = spots[j]
     for j in starting:
         place = next((spot for spot in (changed[j], view.spots.get(j, NOWHERE)) if spot and room.has(j, spot)), NOWHERE)
         room.take(j, place)
-        kept[j] = place
+    while _take_back(view, room, pinned):
+        pass  # a gang that gave way can leave its own tenant below what is its own
     for j in range(view.jobs):
-        if not kept.get(j, NOWHERE):
+        if j not in room.placed:
             here = view.spots.get(j, NOWHERE)
-            kept[j] = here if here and room.has(j, here) else room.find(j)
-            room.take(j, kept[j])
-    return {j: spot for j, spot in kept.items() if spot != view.spots.get(j, NOWHERE)}
+            room.take(j, here if here and room.has(j, here) else room.find(j))
+    before = view.spots
+    return {
+        j: room.placed.get(j, NOWHERE)
+        for j in sorted(room.placed.keys() | before.keys())
+        if room.placed.get(j, NOWHERE) != before.get(j, NOWHERE)
+    }
+
+
+def more_than(view: View, before: dict[int, Spot], after: dict[int, Spot]) -> Grants:
+    """What the second set of changes gives beyond the first, less than nothing where it takes."""
+    entries = []
+    for j in sorted(before.keys() | after.keys()):
+        here = view.spots.get(j, NOWHERE)
+        old, new = types_of(view, before.get(j, here)), types_of(view, after.get(j, here))
+        entries += [(j, t, new.get(t, 0) - old.get(t, 0)) for t in sorted(old.keys() | new.keys())]
+    jobs, types, gpus = np.array([row for row in entries if row[2]], dtype=np.int64).reshape(-1, 3).T
+    return Grants(jobs, types, gpus)
+
+
+def _take_back(view: View, room: _Room, pinned: BoolArray) -> bool:
+    """Whether a waiting job was placed within what is its tenant's own, by arrival; borrowers give way where they must.
+
+    Nobody is placed here beyond its own and nobody within it gives way, so this comes to an end.
+    """
+    placed = False
+    for j in range(view.jobs):
+        if j in room.placed:
+            continue
+        for t in room.types_for(j):
+            if room.is_own(j, t) and (room.place_on(j, t) or _reclaim(view, room, pinned, j, t)):
+                placed = True
+                break
+    return placed
+
+
+def _reclaim(view: View, room: _Room, pinned: BoolArray, j: int, t: int) -> bool:
+    """Borrowers of the type give way until the job fits: who has not started yet first, then the newest."""
+    u = int(view.tenant[j])
+    lent = [v for v, spot in room.placed.items() if not pinned[v] and view.tenant[v] != u and t in types_of(view, spot)]
+    left: list[tuple[int, Spot]] = []
+    for v in sorted(lent, key=lambda v: (room.placed[v] == view.spots.get(v), -v)):
+        if not room.borrows(int(view.tenant[v]), t):
+            continue
+        left.append((v, room.leave(v)))
+        if room.place_on(j, t):
+            for w, spot in reversed(left):  # whose GPUs were not needed after all
+                if room.has(w, spot):
+                    room.take(w, spot)
+            return True
+    for v, spot in reversed(left):
+        room.take(v, spot)
+    return False
 
 
 class _Room:
@@ -55,30 +104,59 @@ class _Room:
             for node, count in spot:
                 self._free[node] += count if view.node_up[node] else 0
         self._left: IntArray = view.capacity.copy()  # t  GPUs that nobody holds
+        self.placed: dict[int, Spot] = {}  # j
 
     def has(self, j: int, spot: Spot) -> bool:
         return all(self._free[node] >= count for node, count in spot) and all(
-            self._may(int(self._view.tenant[j]), t, gpus) for t, gpus in self._by_type(spot).items()
+            self._may(int(self._view.tenant[j]), t, gpus) for t, gpus in types_of(self._view, spot).items()
         )
 
     def take(self, j: int, spot: Spot) -> None:
+        if spot:
+            self.placed[j] = spot
+            self._count(j, spot, 1)
+
+    def leave(self, j: int) -> Spot:
+        """Where it was."""
+        spot = self.placed.pop(j)
+        self._count(j, spot, -1)
+        return spot
+
+    def _count(self, j: int, spot: Spot, sign: int) -> None:
         for node, count in spot:
-            self._free[node] -= count
-        for t, gpus in self._by_type(spot).items():
-            self._held[self._view.tenant[j], t] += gpus
-            self._left[t] -= gpus
+            self._free[node] -= sign * count
+        for t, gpus in types_of(self._view, spot).items():
+            self._held[self._view.tenant[j], t] += sign * gpus
+            self._left[t] -= sign * gpus
+
+    def is_own(self, j: int, t: int) -> bool:
+        """Whether with this job on the type its tenant holds no more than is its own."""
+        u = self._view.tenant[j]
+        return bool(self._held[u, t] + self._view.width[j] <= self._quotas.own[u, t])
+
+    def borrows(self, u: int, t: int) -> bool:
+        return bool(self._held[u, t] > self._quotas.own[u, t])
+
+    def types_for(self, j: int) -> list[int]:
+        """On which it runs, the fastest first."""
+        rate = self._view.rate[j]
+        return [t for t in np.argsort(-rate, kind="stable").tolist() if rate[t] > 0]
+
+    def place_on(self, j: int, t: int) -> bool:
+        """Where it is now if that is free and of the type, else anywhere on it."""
+        here = self._view.spots.get(j, NOWHERE)
+        stays = types_of(self._view, here) == {t: int(self._view.width[j])} and self.has(j, here)
+        spot = here if stays else self._find_on(j, t)
+        self.take(j, spot)
+        return bool(spot)
 
     def find(self, j: int) -> Spot:
         """On its fastest type that has room: the fullest node that fits, else as few nodes as hold it."""
+        return next(filter(None, (self._find_on(j, t) for t in self.types_for(j))), NOWHERE)
+
+    def _find_on(self, j: int, t: int) -> Spot:
         width = int(self._view.width[j])
-        for t in np.argsort(-self._view.rate[j], kind="stable").tolist():
-            if self._view.rate[j, t] <= 0:
-                break
-            if self._left[t] >= width and self._may(int(self._view.tenant[j]), t, width):
-                spot = self._on(t, width)
-                if spot:
-                    return spot
-        return NOWHERE
+        return self._on(t, width) if self._may(int(self._view.tenant[j]), t, width) else NOWHERE
 
     def _on(self, t: int, width: int) -> Spot:
         nodes = [n for n, type_ in enumerate(self._node_type) if type_ == t and self._free[n] > 0]
@@ -98,9 +176,3 @@ class _Room:
         waiting_for_owner = np.maximum(self._quotas.kept[:, t] - self._held[:, t], 0)
         others = float(waiting_for_owner.sum() - waiting_for_owner[u])
         return bool(self._held[u, t] + gpus <= self._quotas.most[u, t] and gpus + others <= self._left[t])
-
-    def _by_type(self, spot: Spot) -> dict[int, int]:
-        gpus: dict[int, int] = {}
-        for node, count in spot:
-            gpus[self._node_type[node]] = gpus.get(self._node_type[node], 0) + count
-        return gpus

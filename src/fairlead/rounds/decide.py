@@ -15,7 +15,7 @@ from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.view import View
 from fairlead.placement.moves import RESTARTS_WORTH, drop_idle_moves, fill_gaps, joined, settle, settle_spots
 from fairlead.placement.pack import pack
-from fairlead.placement.quotas import within_quotas
+from fairlead.placement.quotas import more_than, within_quotas
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, charge, round_shares
 from fairlead.policies.policy import Policy
 
@@ -68,7 +68,11 @@ def decide(
             owed = charge(owed, allocation, more)
             holds_until_s = holds_until_s if exact and not more.jobs.size else view.now_s
         changed = pack(view, joined(kept, more), pinned, rules.scatter)
-    changed = within_quotas(view, changed, pinned)
+    if view.quotas is not None:
+        wanted, changed = changed, within_quotas(view, changed, pinned)
+        given = more_than(view, wanted, changed)
+        if isinstance(allocation, Shares) and given.jobs.size:
+            owed, holds_until_s = charge(owed, allocation, given), view.now_s
     if cause is Cause.EVENT:
         owed, holds_until_s = memory.owed, view.now_s
     else:  # what a pin has kept from happening may happen once it comes off
