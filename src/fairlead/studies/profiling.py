@@ -124,13 +124,15 @@ def _running(runner: Runner, lease: Lease) -> Iterator[None]:
     try:
         yield
     finally:
-        runner.ask_to_stop(lease)
+        heard = runner.ask_to_stop(lease)
         kill_s = time.monotonic() + lease.command.grace_s
         while (seen := runner.look([lease.key]).sights[lease.key].condition) in _THERE:
             if seen is Condition.NEVER_CLAIMED:
                 runner.revoke(lease.key)
             elif time.monotonic() >= kill_s:
                 runner.kill(lease)
+            elif not heard:
+                heard = runner.ask_to_stop(lease)
             time.sleep(_POLL_S / 2)
 
 
