@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fairlead.cli.main import main
 from fairlead.studies.comparison.table import METRICS, best_of
+from fairlead.studies.comparison.workers import _Worker
 
 BASE = ["compare", "--cluster", "v100:4,k80:4", "--generate", "durations=gavel,load=1.2,tenants=2", "--jobs", "12"]
 
@@ -250,6 +251,28 @@ def test_best_must_beat_every_other_one_seed_by_seed() -> None:
     assert best_of({"a": column(1.0)}, "lower") is None
     assert best_of({"a": column(1.0), "b": column(1.0)}, "lower") is None
     assert best_of({"a": {0: 1.0}, "b": {0: 9.0}}, "lower") is None
+
+
+def test_who_failed_at_heavy_seeds_is_not_best() -> None:
+    heavy = {s: 1.0 if s < 8 else 100.0 for s in range(12)}
+    known: dict[str, dict[int, float | None]] = {
+        "steady": {**heavy},
+        "fragile": {s: (v + 0.5 if s < 8 else None) for s, v in heavy.items()},
+    }
+
+    assert best_of(known, "lower") == ("steady", 2 / 2**8)  # over all seeds its mean is far worse
+    known["fragile"] = {s: 0.5 if s < 8 else None for s in heavy}
+    assert best_of(known, "lower") is None
+    known["broken"] = dict.fromkeys(heavy)
+    assert best_of(known, "higher") == ("steady", 2 / 2**8)
+
+
+def test_a_process_that_died_while_it_had_nothing_to_do_sinks_no_run() -> None:
+    worker = _Worker()
+    worker.process.kill()
+    worker.process.join()
+
+    assert not worker.give(cast(Any, "a case"))
 
 
 def test_what_each_policy_may_know_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

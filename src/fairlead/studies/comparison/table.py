@@ -82,24 +82,25 @@ def rows_of(
 def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[str, float] | None:
     """(policy, p) of the one that beats each other one, seed by seed; None where that could be luck.
 
-    It must have the best mean, and against every other policy the paired sign-flip test must say p < ALPHA on the seeds
-    that both finished; p is the largest of them. "Better than all" is false as soon as one of its parts is, so the
-    parts need no correction for their number.
+    Only seeds that all of them finished count, and who failed at a seed that another finished is never best: it may have
+    failed where the work was heavy. The best has the best mean there, and against every other policy the paired sign-flip
+    test must say p < ALPHA; p is the largest of them. "Better than all" is false as soon as one of its parts is, so
+    the parts need no correction for their number. A policy that finished no seed is not ranked.
     """
     sign = 1.0 if better == "lower" else -1.0
     known = {p: {s: v for s, v in column.items() if v is not None} for p, column in values.items()}
-    means = {p: sign * float(np.mean(list(column.values()))) for p, column in known.items() if column}
-    if len(means) < 2:
+    ranked = [p for p, column in known.items() if column]
+    seeds = sorted(set.intersection(*(set(known[p]) for p in ranked))) if ranked else []
+    if len(ranked) < 2 or not seeds:
         return None
-    first = min(means, key=lambda p: (means[p], list(means).index(p)))
-    worst = 0.0
-    for other in means:
-        if other != first:
-            both = sorted(known[first].keys() & known[other].keys())
-            difference = np.array([sign * (known[first][s] - known[other][s]) for s in both])
-            if not len(both) or difference.mean() >= 0:
-                return None
-            worst = max(worst, sign_flip_p(difference))
+    table = {p: np.array([sign * known[p][s] for s in seeds]) for p in ranked}
+    first = min(ranked, key=lambda p: float(table[p].mean()))  # of equals the first, which then beats nobody
+    if any(known[p].keys() - known[first].keys() for p in ranked):
+        return None
+    differences = [table[first] - table[p] for p in ranked if p != first]
+    if any(difference.mean() >= 0 for difference in differences):
+        return None
+    worst = max(sign_flip_p(difference) for difference in differences)
     return (first, worst) if worst < ALPHA else None
 
 

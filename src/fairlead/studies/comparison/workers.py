@@ -28,8 +28,9 @@ def run_here(cases: Iterable[Case], workers: int) -> Iterator[Outcome]:
         while todo or busy:
             while todo and len(busy) < max(workers, 1):
                 worker = idle.pop() if idle else _Worker()
-                worker.give(todo.popleft())
-                busy[worker.pipe] = worker
+                if worker.give(todo[0]):
+                    todo.popleft()
+                    busy[worker.pipe] = worker
             for pipe in wait(list(busy)):
                 worker = busy.pop(pipe)
                 outcome, alive = worker.take()
@@ -68,9 +69,15 @@ class _Worker:
         theirs.close()
         self._case: Case | None = None
 
-    def give(self, case: Case) -> None:
+    def give(self, case: Case) -> bool:
+        """False where the process has died meanwhile, with nothing to do: then another one takes the case."""
         self._case = case
-        self.pipe.send(case)
+        try:
+            self.pipe.send(case)
+        except OSError:
+            self.close()
+            return False
+        return True
 
     def take(self) -> tuple[Outcome, bool]:
         """The outcome of the case, and whether the process lives."""
