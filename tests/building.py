@@ -152,7 +152,9 @@ def stop(state: State, id_: str, time_s: float, samples: float) -> None:
 
 def grants(table: Sequence[Sequence[int]], order: Sequence[int] | None = None) -> Grants:
     """From GPUs by job and type; who goes first is told by `order`."""
-    return Grants.from_table(np.array(table), np.array(order or range(len(table))))
+    gpus, first = np.array(table), np.array(order or range(len(table)))
+    place, types = np.nonzero(gpus[first])
+    return Grants(first[place], types, gpus[first[place], types])
 
 
 def granted(view: View, given: Grants) -> list[list[int]]:

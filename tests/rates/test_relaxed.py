@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.rates.relaxed import mixed_rate, rate_of_types, split, split_rate
+from fairlead.rates.relaxed import mixed_rate, rate_of_types, split
 
 rates = st.lists(
     st.sampled_from((0.0, 0.1, 0.3, 1.0, 1.5, 2.0, 3.0, 7.0)) | st.floats(0.01, 100.0), min_size=1, max_size=4
@@ -89,3 +89,8 @@ def test_a_worker_can_use_it_without_anything_installed() -> None:
     code = "import sys; import fairlead.rates.relaxed; print([m for m in ('numpy', 'pydantic', 'yaml') if m in sys.modules])"
 
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def split_rate(rates: Sequence[float], counts: Sequence[int]) -> float:
+    """Rate of the whole job: the GPU that is done last sets the pace, and c tasks take c times as long as one."""
+    return min(rate / count for rate, count in zip(rates, counts, strict=True) if count)

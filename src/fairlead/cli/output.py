@@ -56,11 +56,6 @@ def print_wide_table(title: str, columns: Sequence[str], rows: Sequence[Sequence
         first = last
 
 
-def is_narrow() -> bool:
-    """Whether a wide table would break its words."""
-    return sys.stdout.isatty() and get_terminal_size().columns < 110
-
-
 def number(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
 

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
 from fairlead.model.arrays import FloatArray, IntArray
 
 # Where one job runs: (node, GPUs) pairs in ascending node order; empty = nowhere.
@@ -53,13 +51,6 @@ class Grants:
     types: IntArray  # entries
     gpus: IntArray  # entries
     answer: Answer = _PLAIN
-
-    @classmethod
-    def from_table(cls, gpus: IntArray, order: IntArray, answer: Answer = _PLAIN) -> Grants:
-        """From GPUs by job and type (j,t), `order` naming all jobs, first come first."""
-        place, types = np.nonzero(gpus[order])
-        jobs = order[place]
-        return cls(jobs, types, gpus[jobs, types], answer)
 
 
 @dataclass(frozen=True, slots=True)

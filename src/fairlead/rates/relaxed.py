@@ -36,11 +36,6 @@ def split(k: int, rates: Sequence[float]) -> list[int]:
     return counts
 
 
-def split_rate(rates: Sequence[float], counts: Sequence[int]) -> float:
-    """Rate of the whole job: the GPU that is done last sets the pace, and c tasks take c times as long as one."""
-    return min(rate / count for rate, count in zip(rates, counts, strict=True) if count)
-
-
 def mixed_rate(parts: Sequence[tuple[float, int]]) -> float:
     """Rate under the best split of as many tasks as there are GPUs; `parts` are (rate, number) of equal GPUs.
 
