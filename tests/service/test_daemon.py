@@ -14,9 +14,10 @@ from fairlead.model.cluster import parse_short_form
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Arrived
 from fairlead.model.jobs import JobSpec
+from fairlead.service.client import save_credentials
 from fairlead.service.daemon import Options, serve
 from fairlead.service.database import StoreError, open_writer
-from fairlead.service.directory import make, open_directory
+from fairlead.service.directory import check_cluster, make, open_directory
 from fairlead.service.log import open_log
 from fairlead.service.scheduler import Plan
 from fairlead.service.tables import EVENTS
@@ -74,6 +75,28 @@ def test_rubbish_in_the_store_is_refused_and_left_alone(options: Options, name: 
     with pytest.raises(FairleadError, match=f"{name} cannot be read"):
         serve(options)
     assert (options.state / name).read_bytes() == b"rubbish" * 1000
+
+
+def test_credentials_of_another_service_are_not_overwritten(options: Options) -> None:
+    path = save_credentials("http://127.0.0.1:1", "fl_0123456789ab_secret")
+    before = path.read_text()
+
+    with pytest.raises(InputError, match=r"another service \(http://127.0.0.1:1\).*FAIRLEAD_CREDENTIALS"):
+        serve(options)
+    assert path.read_text() == before
+
+
+def test_options_that_differ_from_the_first_start_are_said(
+    options: Options, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(open_directory(options.state), header())
+    save_credentials("http://127.0.0.1:1", "fl_0123456789ab_secret")  # ends the start soon after
+
+    with pytest.raises(InputError, match="another service"):
+        serve(replace(options, restart_s=7.0))
+    assert "--restart-cost is not as at the first start" in capsys.readouterr().err
+    stored = check_cluster(open_directory(options.state), replace(header(), restart_s=7.0))
+    assert stored.restart_s is None
 
 
 def test_a_full_disk_stops_the_scheduler_before_anything_is_acted_upon(tmp_path: Path) -> None:

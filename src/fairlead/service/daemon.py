@@ -19,9 +19,9 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.policies import find_policy
 from fairlead.rates.profile import Profile
-from fairlead.rounds.journal import Header
+from fairlead.rounds.journal import Header, header_to_json
 from fairlead.service import requests
-from fairlead.service.client import Client, save_credentials
+from fairlead.service.client import CREDENTIALS, Client, credentials_path, save_credentials
 from fairlead.service.configured import tried
 from fairlead.service.database import StoreError, open_writer
 from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory
@@ -71,7 +71,9 @@ def serve(options: Options) -> None:
         if is_new(directory):
             make(directory, header)
         else:
-            check_cluster(directory, header)
+            asked, header = header, check_cluster(directory, header)
+            for option in _unlike(asked, header):
+                print(f"fairlead: {option} is not as at the first start and is left aside", file=sys.stderr, flush=True)
         _run(options, directory, header, listening)
 
 
@@ -79,6 +81,11 @@ def _run(options: Options, directory: StateDirectory, header: Header, listening:
     connection = open_writer(directory.requests, REQUESTS)
     requests.forget_old_keys(connection)
     tokens = Tokens(connection)
+    try:
+        _check_credentials(options, tokens, _url(listening))
+    except FairleadError:
+        connection.close()
+        raise
     ends: list[str] = []
     server: list[uvicorn.Server] = []
 
@@ -164,11 +171,38 @@ def _header(options: Options) -> Header:
     )
 
 
+def _unlike(asked: Header, stored: Header) -> list[str]:
+    """Options that say something else than the state directory, which holds: its log was made with them."""
+    told = {
+        "--throughputs": (header_to_json(asked)["profile"], header_to_json(stored)["profile"]),
+        "--restart-cost": (asked.restart_s, stored.restart_s),
+        "sensing": (asked.more.get("sensing"), stored.more.get("sensing")),
+    }
+    return [option for option, (now, before) in told.items() if now != before]
+
+
+def _check_credentials(options: Options, tokens: Tokens, url: str) -> None:
+    """A new admin token is saved for this user's commands; it shall not take the place of one for another service."""
+    if not options.new_token and _admins(tokens):
+        return
+    saved = Client.saved_in(credentials_path())
+    parts = (saved.token or "").split("_")
+    ours = saved.token is None or saved.url == url or (len(parts) > 1 and tokens.get(parts[1]) is not None)
+    if not ours:
+        raise InputError(
+            f"{credentials_path()} holds the token of another service ({saved.url}), and a new admin token has to be saved; "
+            f"name another file with {CREDENTIALS}, or remove that one if the service is gone"
+        )
+
+
+def _admins(tokens: Tokens) -> list[Token]:
+    return [token for token in tokens.all() if token.role is Role.ADMIN and token.valid_at(time.time())]
+
+
 def _welcome(options: Options, directory: StateDirectory, tokens: Tokens, writer: Writer, url: str) -> None:
     """Says where it listens; the first start, or one that finds no way in, also makes an admin token."""
     print(f"fairlead {__version__} listens on {url}, state in {directory.path}", flush=True)
-    admins = [token for token in tokens.all() if token.role is Role.ADMIN and token.valid_at(time.time())]
-    if options.new_token or not admins:
+    if options.new_token or not _admins(tokens):
         shown, token = new_token("admin", Role.ADMIN, None, time.time(), ADMIN_LIFETIME_S)
 
         def write(connection: sqlite3.Connection) -> None:

@@ -118,24 +118,25 @@ def make(directory: StateDirectory, header: Header) -> None:
     os.close(descriptor)
 
 
-def check_cluster(directory: StateDirectory, header: Header) -> None:
-    """Positions of nodes stand in the log: the cluster of a state directory stays as it is."""
+def check_cluster(directory: StateDirectory, header: Header) -> Header:
+    """The stored header, which holds. Positions of nodes stand in the log: the cluster of a state directory stays as it is."""
     connection = open_reader(directory.events)
     try:
-        before = log.header_of(connection).cluster
+        stored = log.header_of(connection)
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{directory.events} cannot be read ({type(error).__name__}: {error}); nothing was changed: restore a backup"
         ) from None
     finally:
         connection.close()
-    now = header.cluster
+    before, now = stored.cluster, header.cluster
     same = before.nodes == now.nodes and before.types == now.types
     if not (same and (before.node_gpus == now.node_gpus).all() and (before.node_type == now.node_type).all()):
         raise StoreError(
             f"{directory.path} was made for another cluster ({len(before.nodes)} nodes, {before.total_gpus} GPUs; now "
             f"{len(now.nodes)} nodes, {now.total_gpus} GPUs); start with the old cluster file, or with a new --state directory"
         )
+    return stored
 
 
 def _check_marker(directory: StateDirectory) -> None:
