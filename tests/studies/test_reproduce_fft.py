@@ -9,6 +9,7 @@ from building import job, profile, setup
 from fairlead.numerics.fractional import fractional_bound
 from fairlead.rates.estimator import TableEstimator
 from fairlead.studies import reproduce_fft as study
+from fairlead.studies import reproduce_fft_claims
 from fairlead.studies.simulate import simulate
 from fairlead.traces.load import seconds_per_step
 
@@ -90,10 +91,12 @@ def test_on_trace_1_fft_is_faster_than_gavel_and_allox() -> None:
 
 
 def test_the_whole_study_runs_and_says_something_on_every_line() -> None:
-    parts = dict(study.reproduce(study.Scale(jobs=16, seeds=1, large_jobs=0)))
+    scale = study.Scale(jobs=16, seeds=1, large_jobs=0)
+    parts = dict(study.reproduce(scale))
 
-    rows = study.claims(parts)
+    said = reproduce_fft_claims.study(scale, parts).tables[0]
 
-    assert len(rows) > 15
-    assert all("nan" not in cell for row in rows for cell in row.values())
+    assert len(said.claims) > 15
+    assert all(cell and "nan" not in cell for claim in said.claims for cell in claim.ours)
     assert all(row["fractional"]["low"] >= 1.0 - 1e-9 for name in study.TRACES for row in parts[name].values())
+    assert len(parts) == study.parts(scale)

@@ -71,4 +71,4 @@ def test_the_command_prints_paper_beside_measured(monkeypatch: pytest.MonkeyPatc
     assert "about 2" in table.output
     assert "load 0.7" in table.output
     found = CliRunner().invoke(app, ["reproduce", "hare", "--quick", "-o", "json"])
-    assert json.loads(found.output)["parts"]["headline: test bed"]["ratios"]
+    assert json.loads(found.stdout)["parts"]["headline: test bed"]["ratios"]

@@ -56,6 +56,33 @@ def print_wide_table(title: str, columns: Sequence[str], rows: Sequence[Sequence
         first = last
 
 
+def print_words(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], kept: int, room: int) -> None:
+    """As many tables as it takes to break lines between words only; the first `kept` columns stand in each."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[column, *(row[i] for row in rows)] for i, column in enumerate(columns)]
+    least = [max(len(word) for cell in column for word in cell.split()) for column in cells]
+    whole = [max(len(cell) for cell in column) for column in cells]
+    for i in range(kept):
+        least[i] = max(least[i], min(whole[i], 24 if i == 0 else 14))  # or each word would have a line of its own
+    numbers = list(range(kept, len(columns)))
+    while numbers:
+        shown = [*range(kept), numbers.pop(0)]
+        while numbers and sum(least[i] + 3 for i in (*shown, numbers[0])) + 1 <= room:
+            shown.append(numbers.pop(0))
+        spare = room - 1 - sum(least[i] + 3 for i in shown)
+        table = Table(title=Text(title), title_justify="left")
+        for i in shown:
+            wider = max(0, min(whole[i] - least[i], spare))
+            spare -= wider
+            table.add_column(Text(columns[i]), justify="left" if i < kept else "right", width=least[i] + wider)
+        for row in rows:
+            table.add_row(*(Text(row[i]) for i in shown))
+        Console(width=max(room, sum(least[i] + 3 for i in shown) + 1), highlight=False).print(table)
+
+
 def number(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
 

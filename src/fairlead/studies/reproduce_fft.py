@@ -109,6 +109,10 @@ def reproduce(scale: Scale) -> Iterator[tuple[str, Any]]:
         yield "large simulation", compare(["fft", "gavel", "tiresias-fft"], WIDTHS, large, hosts=30)
 
 
+def parts(scale: Scale) -> int:
+    return 5 if scale.large_jobs else 4
+
+
 def compare(names: Sequence[str], widths: tuple[int, ...], scale: Scale, hosts: int = 3) -> dict[str, Any]:
     """Every number of every policy over seeds, and how many times FFT is better at it."""
     runs = {name: [run(name, widths, scale.jobs, seed, hosts=hosts) for seed in scale.every_seed] for name in names}
@@ -121,63 +125,6 @@ def compare(names: Sequence[str], widths: tuple[int, ...], scale: Scale, hosts: 
         }
         found[name] = row
     return found
-
-
-def claims(parts: dict[str, Any]) -> list[dict[str, str]]:
-    """The paper's headlines beside ours on either trace; its "Gavel (SJF-like)" is between two of ours."""
-    first, second = (parts[trace] for trace in TRACES)
-
-    def times(metric: str, name: str) -> list[str]:
-        return [_range(part[name]["times_better"][metric], "x") for part in (first, second)]
-
-    def plain(metric: str, name: str) -> list[str]:
-        return [_range(part[name][metric], "") for part in (first, second)]
-
-    def percent(metric: str, name: str) -> list[str]:
-        return [_range(part[name][metric], "%") for part in (first, second)]
-
-    wrong = [_range(parts["wrong lengths"][trace]["jct_change"], "%") for trace in TRACES]
-    measured = [_range(parts["profiling"][trace]["share"], "%", 2) for trace in TRACES]
-    rows = [
-        ("JCT against Gavel, max-min", "1.46x / 1.37x, simulated up to 1.74x", times("jct_h", "gavel")),
-        ("JCT against Gavel, shortest first", "the same", times("jct_h", "gavel-sjf")),
-        ("JCT against AlloX", "up to 5.22x on trace 1", times("jct_h", "allox")),
-        ("JCT against Tiresias, its variant", "up to 3.15x, simulated 3.88x", times("jct_h", "tiresias-fft")),
-        ("JCT against Tiresias, no lengths", "(not compared)", times("jct_h", "tiresias")),
-        ("makespan against Gavel, max-min", "up to 3.12x over all", times("makespan_h", "gavel")),
-        ("makespan against Tiresias, its variant", "up to 3.12x over all", times("makespan_h", "tiresias-fft")),
-        ("mean FTF against Gavel, max-min", "1.64x, simulated up to 2.19x", times("mean_ftf", "gavel")),
-        ("max FTF against Gavel, max-min", "1.4x, simulated up to 1.99x", times("max_ftf", "gavel")),
-        ("max FTF against Gavel, shortest first", "the same", times("max_ftf", "gavel-sjf")),
-        ("max FTF against Tiresias, its variant", "2.18x, simulated up to 2.52x", times("max_ftf", "tiresias-fft")),
-        ("max FTF against Tiresias, no lengths", "(not compared)", times("max_ftf", "tiresias")),
-        ("max FTF against AlloX", "(not said)", times("max_ftf", "allox")),
-        ("mean FTF against Tiresias, its variant", "1.67x, simulated up to 2.48x", times("mean_ftf", "tiresias-fft")),
-        ("jobs with FTF at most 1: fft", "70 %", percent("share_at_most_1", "fft")),
-        ("the same: gavel, max-min", "38 %", percent("share_at_most_1", "gavel")),
-        ("the same: tiresias-fft", "49 %", percent("share_at_most_1", "tiresias-fft")),
-        ("longest starvation, Gavel max-min / fft", "2.03x", times("starvation_h", "gavel")),
-        ("longest starvation, tiresias-fft / fft", "6.35x", times("starvation_h", "tiresias-fft")),
-        ("changes of type to a faster one: fft", "63 %", percent("to_faster", "fft")),
-        ("the same: gavel, max-min", "49 %", percent("to_faster", "gavel")),
-        ("migrations a job: fft", "1.46x fewer switches than Gavel", plain("migrations", "fft")),
-        ("the same: gavel, max-min", "", plain("migrations", "gavel")),
-        ("fractional JCT over its lower bound: fft", "a constant", plain("fractional", "fft")),
-        ("the same: gavel, max-min", "", plain("fractional", "gavel")),
-        ("the same: allox", "", plain("fractional", "allox")),
-        ("JCT, equations as printed / fft", "", times("jct_h", "fft, as printed")),
-        ("max FTF, equations as printed / fft", "", times("max_ftf", "fft, as printed")),
-        ("JCT with lengths wrong by up to 30 %", "at most +17 %", wrong),
-        ("measuring models / GPU time of training", "at most 0.8 %", measured),
-    ]
-    return [{"claim": claim, "paper": paper, "trace 1": one, "trace 2": two} for claim, paper, (one, two) in rows]
-
-
-def _range(values: dict[str, float], unit: str, digits: int = 0) -> str:
-    if unit == "%":
-        mean, low, high = (f"{values[name]:.{digits}%}" for name in ("mean", "low", "high"))
-        return f"{mean} ({low}..{high})".replace("%", " %")
-    return f"{values['mean']:.2f}{unit} ({values['low']:.2f}..{values['high']:.2f})"
 
 
 def wrong_lengths(scale: Scale) -> dict[str, Any]:

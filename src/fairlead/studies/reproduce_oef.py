@@ -86,6 +86,10 @@ def reproduce(scale: Scale, table: Profile | None = None) -> Iterator[tuple[str,
     yield "dynamic run with one liar", dynamic_liar(scale.seeds, scale.jobs)
 
 
+def parts(scale: Scale) -> int:
+    return 4
+
+
 def static_totals(speeds: FloatArray, mixes: int) -> dict[str, Any]:
     """Total normalised throughput over random mixes of tenants, relative to equal shares, and what coop adds."""
     totals: dict[str, list[float]] = {name: [] for name in (*STATIC, "no fairness")}
