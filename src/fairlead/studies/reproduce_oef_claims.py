@@ -15,8 +15,8 @@ READING = """\
 The paper reports up to 32 % more throughput and 17-19 % shorter JCT than heterogeneity-aware baselines and does not name its
 denominators; here each baseline stands alone. A gain above zero is in favour of cooperative OEF."""
 NOT_FROM_SHARES = """\
-with these measured speeds even a division without any fairness ("no fairness") is not far above equal shares, and envy-freeness
-leaves only a part of that; 32 % over a baseline that sees types cannot come from the shares."""
+with these measured speeds no division, however unfair, is above the row "no fairness", and envy-freeness leaves only a part of that;
+32 % over a baseline that sees types cannot come from the shares."""
 SAME_PACKING = """\
 against a baseline that sees types and gets the same packing little is left; what cooperative OEF adds there is mostly the
 promise. The gain is large only against baselines that ignore types or scatter gangs over nodes."""
