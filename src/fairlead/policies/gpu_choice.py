@@ -11,6 +11,9 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.tasks import Known
 from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
 
+# Strength of comparative advantage on traces: at 0.5 a job leaves an idle fast GPU to nobody where few compete (docs/decisions/0034).
+MILD_ADVANTAGE = 0.25
+
 
 def comparative(known: Known, strength: float) -> FloatArray:
     """n,g  T[n,g] V_g^strength, V_g = geometric mean of p/T[.,g] over the jobs up to n.

@@ -14,14 +14,12 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.tasks import Instance, Plan, Rule
 from fairlead.numerics.task_bounds import Midpoints, pooled
-from fairlead.policies.gpu_choice import comparative, priced
+from fairlead.policies.gpu_choice import MILD_ADVANTAGE, comparative, priced
 
 SIGMA = 1.3
 STRENGTHS = (0.25, 0.5, 0.75)  # of comparative advantage
 MOST_JOBS = 300  # whose mid-points are computed
 ADVANTAGE = 0.5  # the one that is used where only one is run; chosen on seeds that no report uses
-# On traces: at 0.5 a job leaves an idle fast GPU to nobody where few compete (docs/decisions/0034).
-MILD_ADVANTAGE = 0.25
 
 
 def plan(given: Instance, memory: None, *, most_jobs: int = MOST_JOBS) -> tuple[Plan, None]:

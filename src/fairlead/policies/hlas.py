@@ -14,15 +14,13 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.tasks import Known, Plan, Rule
-from fairlead.policies.gpu_choice import comparative
+from fairlead.policies.gpu_choice import MILD_ADVANTAGE, comparative
 
 SIGMA = 1.3
 FIRST_QUEUE_TASKS = 4.0
 GROWTH = 4.0
 QUEUES = 7
 ADVANTAGE = 0.5  # strength of comparative advantage in the choice of the GPU; chosen on seeds that no report uses
-# On traces: at 0.5 a job leaves an idle fast GPU to nobody where few compete (docs/decisions/0034).
-MILD_ADVANTAGE = 0.25
 
 
 def plan(
