@@ -17,10 +17,10 @@ from fairlead.placement.moves import jobs_that_mix, pays, rate_on, types_of
 def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -> dict[int, Spot]:
     """New spots for the jobs (positions in the view) whose grant differs from what they hold; () = give all back.
 
-    Gangs that lose speed over several nodes go first and those that lose none last (FFT packs data- and tensor-parallel
-    jobs before pipeline-parallel ones), each wide ones first. Of equally good nodes a job gets those that it last ran on.
-    A spread job that could now sit on fewer nodes moves there if that earns more than it costs
-    while the job is sure to stay, the cheapest to move first; a pinned one, whose grant is what it holds, stays.
+    Gangs that lose speed over several nodes go first and those that lose none last (data- and tensor-parallel jobs before
+    pipeline-parallel ones: ICS 2025), each wide ones first. Of equally good nodes a job gets those that it last ran on. A
+    spread job that could now sit on fewer nodes moves there if that earns more than it costs while the job is sure to
+    stay, the cheapest to move first; a pinned one, whose grant is what it holds, stays.
     """
     mixing = jobs_that_mix(grants)
     stays = _stays(view, grants, mixing)  # entries
