@@ -30,7 +30,9 @@ def demo_live(output: Output = Format.table) -> None:
     title = f"Live: {len(found['jobs'])} real training processes on {found['cluster']} (slots at an emulated pace), {found['policy']}"
     print_table(title, columns, rows)
     resumed = sum(tenant["resumed"] for tenant in found["tenants"])
+    least = min(held[tenant["name"]]["sharing_incentive"] for tenant in found["tenants"])
+    short = "" if least >= 1 else f" A run as short as this has few rounds to even out: the least here is {least:.2f}."
     print(
         f"{format_duration(found['wall_s'])}, pre-empted and resumed from their checkpoints {resumed} times. "
-        "Sharing incentive: throughput / that of a private slice. oef-coop promises at least 1 over many rounds; a run as short as this comes near it."
+        f"Sharing incentive: throughput / that of a private slice; {found['policy']} promises at least 1 over many rounds.{short}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from datetime import datetime
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairlead.cli.output import Format, Output, print_json, print_table
-from fairlead.model.errors import InputError
+from fairlead.model.errors import InputError, NotFoundError
 from fairlead.model.units import format_duration
-from fairlead.service.client import Client, in_path
+from fairlead.service.client import Client
 
 if TYPE_CHECKING:
     from fairlead.service.jobfile import JobFile
@@ -95,7 +96,7 @@ def status(
 ) -> None:
     """All that is known of a job, or the cluster at a glance."""
     client = Client.from_environment()
-    found = client.get("/status" if job is None else f"/jobs/{in_path(job)}")
+    found = client.get("/status" if job is None else job_path(job))
     if output is Format.json:
         print_json(found)
         return
@@ -123,7 +124,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
 ) -> None:
     """What the job has printed, over all its runs."""
-    for line in Client.from_environment().lines(f"/jobs/{in_path(job)}/logs", follow="true" if follow else None):
+    for line in Client.from_environment().lines(f"{job_path(job)}/logs", follow="true" if follow else None):
         sys.stdout.write(line)
         sys.stdout.flush()
 
@@ -141,7 +142,7 @@ def wait(
     client = Client.from_environment()
     until_s = time.monotonic() + (parse_duration(timeout) if timeout else float("inf"))
     pause_s = 0.1
-    while (found := client.get(f"/jobs/{in_path(job)}"))["phase"] not in ended:
+    while (found := client.get(job_path(job)))["phase"] not in ended:
         if time.monotonic() >= until_s:
             print(f"fairlead: job {job} is still {found['phase']} after {timeout}", file=sys.stderr)
             raise typer.Exit(1)
@@ -152,6 +153,12 @@ def wait(
     else:
         print(found["phase"])
     raise typer.Exit(_exit_code(found))
+
+
+def job_path(job: str) -> str:
+    if not re.fullmatch(r"j[1-9][0-9]{0,17}", job):
+        raise NotFoundError(f'"{job}" is not the id of a job; ids look like j12 (see `fairlead queue --all`)')
+    return f"/jobs/{job}"
 
 
 def _exit_code(job: dict[str, Any]) -> int:
@@ -169,7 +176,7 @@ def when(time_s: float | None) -> str:
 
 def _each(verb: str, jobs: list[str], output: Format) -> None:
     client = Client.from_environment()
-    answers = [client.post(f"/jobs/{in_path(job)}/{verb}") for job in jobs]
+    answers = [client.post(f"{job_path(job)}/{verb}") for job in jobs]
     if output is Format.json:
         print_json(answers)
     else:

@@ -291,5 +291,8 @@ def _told(answer: Any, output: Format) -> None:
     if output is Format.json:
         print_json(answer)
         return
+    if set(answer) == {"request", "taken"}:
+        print("done" if answer["taken"] else "on its way")
+        return
     for key, value in answer.items():
-        print(f"{key}: {value}")
+        print(f"{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")

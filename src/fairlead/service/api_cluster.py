@@ -201,7 +201,9 @@ def show_policy(who: Who, service: What) -> JSONResponse:
 async def set_policy(given: PolicyGiven, who: Who, service: What) -> JSONResponse:
     """Registered policies only."""
     if given.name not in NAMES:
-        raise ApiError(422, "no_such_policy", "there is no such policy for a service", f"use one of {', '.join(NAMES)}")
+        known = given.name in REGISTRY
+        what = "this policy decides single tasks, which only the simulator runs" if known else "there is no such policy"
+        raise ApiError(422, "no_such_policy", what, f"use one of {', '.join(NAMES)}")
     tried(given.name, given.parameters)
     request = SetPolicy(given.name, given.parameters)
     return await _ask(service, who, request, "policy.set", given.name, given.parameters)

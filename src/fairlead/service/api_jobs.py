@@ -163,7 +163,9 @@ def find(service: Service, id_: str, who: Token) -> dict[str, Any]:
 async def _ask(service: Service, who: Token, request: Cancel | Hold | Release) -> JSONResponse:
     job = find(service, request.job, who)
     if job["phase"] in ENDED:
-        raise ApiError(409, "job_ended", f"job {job['id']} has {job['phase']} already", "submit it again")
+        raise ApiError(
+            409, "job_ended", f"job {job['id']} is {job['phase']} already", "submit it again to run it again"
+        )
     number = await service.writer.write(lambda connection: requests.append(connection, who.actor, request))
     return JSONResponse({"id": job["id"], "request": number}, 202)
 

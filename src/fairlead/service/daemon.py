@@ -145,7 +145,7 @@ def _listen(options: Options) -> socket.socket:
     except OSError as error:
         listening.close()
         raise InputError(
-            f"cannot listen on {options.host}:{options.port} ({error.strerror}); choose another with --host and --port"
+            f"cannot listen on {options.host}:{options.port} ({error.strerror}); is a service running there already? else choose another with --port"
         ) from None
     listening.set_inheritable(False)
     return listening
