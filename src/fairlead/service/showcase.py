@@ -22,7 +22,7 @@ POLICY = "oef-coop"
 TENANTS = {"vision": 2.0, "speech": 1.0, "text": 1.0}  # weights
 JOBS_EACH = 4
 GPUS = 2
-STEPS = 300
+STEPS = 500
 _START_S, _LIMIT_S = 30.0, 90.0
 _LISTENS = re.compile(r"listens on (http://\S+),")
 
