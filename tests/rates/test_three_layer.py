@@ -1,4 +1,4 @@
-"""What is learnt of nodes and types, and the formula behind it."""
+"""What is learnt of nodes and types."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from building import job, profile, setup
 from fairlead.model.cluster import parse_short_form
 from fairlead.numerics.random import stream
 from fairlead.rates.estimator import TableEstimator
-from fairlead.rates.iteration import Links, Parts, communication_s, iteration_s, speeds_from_parts
-from fairlead.rates.profile import Profile
 from fairlead.rates.three_layer import Sensing, ThreeLayer
 from fairlead.sim.truth import Truth, World
 from fairlead.studies.journals import fold_journal, replay_journal
@@ -21,46 +19,6 @@ from fairlead.studies.simulate import Setup, simulate
 
 SPEEDS = profile({f"m{m}": {"v100": 2.0 + m, "k80": 1.0} for m in range(4)})
 CLUSTER = parse_short_form("v100:32x4,k80:32x4")
-PARTS = Parts(batch=32, forward_s=0.1, backward_s=0.2, update_s=0.05, params_gib=1.0)
-LINKS = Links(link_gib_per_s=10.0, net_gib_per_s=2.0)
-
-
-# ---- the formula ---------------------------------------------------------------------------------------------------
-
-
-def test_communication_on_one_node_grows_with_its_gpus_and_is_slower_over_the_network() -> None:
-    assert communication_s(PARTS, LINKS, 1, 1) == 0.0
-    assert communication_s(PARTS, LINKS, 4, 1) == pytest.approx(0.1 * 3 / 4)
-    assert communication_s(PARTS, LINKS, 4, 2) == pytest.approx(0.5)
-
-
-def test_the_backward_pass_hides_four_fifths_of_the_communication() -> None:
-    """One node of 4: max(0.2 + 0.2 x 0.075, 0.075) + 0.05 + 0.1; two nodes: max(0.2 + 0.1, 0.5) + 0.05 + 0.1."""
-    assert iteration_s(PARTS, LINKS, 4, 1) == pytest.approx(0.365)
-    assert iteration_s(PARTS, LINKS, 4, 2) == pytest.approx(0.65)
-
-
-def test_loading_ahead_costs_only_what_sticks_out() -> None:
-    hidden, sticks_out = (replace(PARTS, load_cached_s=load_s) for load_s in (0.2, 0.4))
-
-    assert iteration_s(hidden, LINKS, 1) == pytest.approx(0.35)
-    assert iteration_s(sticks_out, LINKS, 1) == pytest.approx(0.5)
-    assert iteration_s(replace(hidden, loads_ahead=False), LINKS, 1) == pytest.approx(0.55)
-
-
-def test_cached_and_uncached_loading_are_averaged() -> None:
-    parts = replace(PARTS, load_cached_s=0.0, load_disk_s=0.45, wait_disk_s=0.1, cached=0.75)
-
-    assert iteration_s(parts, LINKS, 1) == pytest.approx(0.75 * 0.35 + 0.25 * (0.45 + 0.1 + 0.1))
-
-
-def test_the_formula_makes_rows_that_an_estimator_reads() -> None:
-    cluster = parse_short_form("v100:8x4")
-    rows = speeds_from_parts("m", "v100", PARTS, LINKS, (1, 2, 4, 8), node_gpus=4)
-    estimator = TableEstimator(Profile("formula", rows), cluster)
-
-    assert estimator.at("m", 0, 4, 1) == pytest.approx(4 * 32 / 0.365)
-    assert estimator.at("m", 0, 8, 2) == pytest.approx(8 * 32 / 0.65)
 
 
 # ---- the layers ------------------------------------------------------------------------------------------------------

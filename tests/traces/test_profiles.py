@@ -68,7 +68,7 @@ def test_a_row_that_stands_twice_is_refused_with_both_lines() -> None:
         (GOOD.replace("7.5", ".nan"), 'line 4: memory_gib is ".nan"'),
         (GOOD.replace("0.5", "2"), "line 4: spread is 2.0"),
         (GOOD.replace("spread", "sprad"), 'line 4: .*unknown key "sprad"; did you mean "spread"'),
-        (GOOD.replace("  m:", "  n:"), 'line 4: model "n" has facts but no row'),
+        (GOOD.replace("  m:", "  n:"), 'line 4: model "n" has facts but neither rows nor parts'),
         (GOOD.replace("profile/1", "profile/2"), 'line 1: this is a "profile/2" file'),
         (GOOD.replace("fairlead: profile/1\n", ""), "does not open with fairlead: profile/1"),
         (GOOD.replace("unit", "units"), 'line 6: unknown column "units"; did you mean "unit"'),
@@ -85,6 +85,61 @@ def test_a_bad_head_is_refused(text: str, says: str) -> None:
 
 def test_a_written_profile_reads_back_as_the_same(default_profile: Profile) -> None:
     assert parse_profile(format_profile(default_profile), "p") == default_profile
+
+
+PARTS = """\
+fairlead: profile/1
+models:
+  m:
+    restart_s: 20
+    parts:
+      v100: {batch: 32, forward_s: 0.1, backward_s: 0.2, update_s: 0.05, params_gib: 1, cached: 0.9, load_disk_s: 0.5, source: ours}
+      k80: {batch: 8, forward_s: 0.3, backward_s: 0.4, update_s: 0.05, params_gib: 1, loads_ahead: false}
+links:
+  v100: {link_gib_per_s: 10, net_gib_per_s: 2, source: nccl-tests}
+  k80: {link_gib_per_s: 5, net_gib_per_s: 1}
+---
+"""
+
+
+def test_parts_and_links_stand_in_the_head_and_need_no_rows() -> None:
+    profile = parse_profile(PARTS, "p")
+
+    parts = profile.parts["m", "k80"]
+    assert (parts.batch, parts.loads_ahead, parts.cached) == (8.0, False, 1.0)
+    assert profile.links["v100"].net_gib_per_s == 2.0
+    assert profile.known("m", "v100", 2).source == "ours; links: nccl-tests"
+    assert profile.facts_of("m").restart_s == 20.0
+
+
+def test_a_written_profile_with_parts_reads_back_as_the_same() -> None:
+    profile = parse_profile(PARTS + COLUMNS + "n,v100,1,1,32,10,steps/s,ours\n", "p")
+
+    assert parse_profile(format_profile(profile), "p") == profile
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("forward_s: 0.1", "forward_s: 0", "line 6: forward_s is 0; wanted a number from 1e-09 to 1e"),
+        ("forward_s: 0.1", "forward_s: fast", 'line 6: forward_s is "fast"; wanted a number'),
+        ("forward_s: 0.1, ", "", "line 6: parts on v100 lack forward_s; wanted batch, forward_s, backward_s"),
+        ("cached: 0.9", "cached: 1.1", "line 6: cached is 1.1; wanted a number from 0 to 1"),
+        ("cached: 0.9", "cashed: 0.9", 'line 6: parts on v100 has an unknown key "cashed"; did you mean "cached"'),
+        ("loads_ahead: false", "loads_ahead: 2", 'line 7: loads_ahead is "2"; wanted true or false'),
+        ("net_gib_per_s: 2", "net_gib_per_s: 0", "line 9: net_gib_per_s is 0; wanted a number from"),
+        (
+            "  k80: {link",
+            "  t4: {link",
+            r"line 7: parts on k80, but there are no links of k80; add to the head.*links: \{k80",
+        ),
+        ("      k80:", "      k 80€:", "line 7: GPU type"),
+    ],
+)
+def test_bad_parts_are_refused_with_file_line_and_remedy(old: str, new: str, says: str) -> None:
+    assert old in PARTS
+    with pytest.raises(InputError, match=r"p\.txt " + says):
+        parse_profile(PARTS.replace(old, new), "p.txt")
 
 
 def test_gavels_table_gives_whole_job_steps_and_two_nodes_for_unconsolidated(shared: Shared) -> None:

@@ -7,7 +7,10 @@ import typer
 
 from fairlead.cli.options import Throughputs, open_profile
 from fairlead.cli.output import Format, Output, number, print_json, print_table
-from fairlead.model.errors import NotFoundError
+from fairlead.model.errors import InputError, NotFoundError
+from fairlead.rates.profile import Layer, Profile
+
+FORMULA_SHOWN = ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (8, 2), (16, 2))  # GPUs, nodes
 
 app = typer.Typer(help="Speeds of models on GPU types, with their sources.", no_args_is_help=True)
 
@@ -16,10 +19,7 @@ app = typer.Typer(help="Speeds of models on GPU types, with their sources.", no_
 def list_models(throughputs: Throughputs = None, output: Output = Format.table) -> None:
     """Models of a profile, and the GPU types they have speeds for."""
     profile = open_profile(throughputs)
-    found: dict[str, list[str]] = {model: [] for model in profile.models}
-    for row in profile.speeds:
-        if row.gpu not in found[row.model]:
-            found[row.model].append(row.gpu)
+    found = {model: profile.gpus_of(model) for model in profile.models}
     if output is Format.json:
         print_json({"profile": profile.name, "models": found})
     else:
@@ -35,15 +35,10 @@ def show(
     ] = False,
     output: Output = Format.table,
 ) -> None:
-    """Every speed of one model, with its source."""
+    """Every speed of one model, with its source; where it has profiled parts, also what the formula makes of them."""
     from fairlead.rates.completion import complete, source_of
-    from fairlead.traces.files import did_you_mean
 
-    profile = open_profile(throughputs)
-    if model not in profile.models:
-        raise NotFoundError(
-            f'model "{model}" is not in profile "{profile.name}"; {did_you_mean(model, profile.models)}'
-        )
+    profile = _profile_with(model, throughputs)
     rows: list[dict[str, Any]] = [
         {
             "gpu": row.gpu,
@@ -58,11 +53,12 @@ def show(
         for row in profile.speeds
         if row.model == model
     ]
+    rows += _by_formula(profile, model)
     if completed:
         known = {(row["gpu"], row["gpus"], row["nodes"]) for row in rows}
         found = complete(profile)
         for gpu, gpus, nodes in found.columns if model in found.models else ():
-            if (gpu, gpus, nodes) not in known:
+            if (gpu, gpus, nodes) not in known and (model, gpu) not in profile.parts:
                 guess = found.estimate(model, gpu, gpus, nodes)
                 rows.append(
                     {
@@ -88,6 +84,27 @@ def show(
 
 
 @app.command()
+def at(
+    model: Annotated[str, typer.Argument(help="A model of the profile.", metavar="MODEL")],
+    gpus: Annotated[int, typer.Argument(min=1, max=100_000, help="GPUs of the job.", metavar="GPUS")],
+    nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Over so many nodes.")] = 1,
+    throughputs: Throughputs = None,
+    output: Output = Format.table,
+) -> None:
+    """How fast a job is taken to be on each GPU type, and by which rule: a row, the formula, or from other rows."""
+    profile = _profile_with(model, throughputs)
+    if nodes > gpus:
+        raise InputError(f"{gpus} GPUs over {nodes} nodes; wanted at least one GPU on each node")
+    rows = [{"gpu": gpu, **asdict(profile.known(model, gpu, gpus, nodes))} for gpu in profile.gpus_of(model)]
+    if output is Format.json:
+        print_json({"model": model, "profile": profile.name, "gpus": gpus, "nodes": nodes, "rates": rows})
+        return
+    table = [[r["gpu"], number(r["samples_per_s"], 4), r["layer"], r["source"]] for r in rows]
+    where = "1 node" if nodes == 1 else f"{nodes} nodes"
+    print_table(f"{model} on {gpus} GPUs of {where}", ["gpu", "samples/s", "known by", "source"], table, 1)
+
+
+@app.command()
 def complete(
     out: Annotated[str, typer.Option("--out", help="Where to write the completed profile.", metavar="FILE")],
     throughputs: Throughputs = None,
@@ -106,3 +123,36 @@ def complete(
         print_json({"profile": out, "rows": len(filled.speeds), "completed": added})
     else:
         print(f"wrote {len(filled.speeds):,} rows to {out}, {added:,} of them completed")
+
+
+def _profile_with(model: str, throughputs: str | None) -> Profile:
+    from fairlead.traces.files import did_you_mean
+
+    profile = open_profile(throughputs)
+    if model not in profile.models:
+        raise NotFoundError(
+            f'model "{model}" is not in profile "{profile.name}"; {did_you_mean(model, profile.models)}'
+        )
+    return profile
+
+
+def _by_formula(profile: Profile, model: str) -> list[dict[str, Any]]:
+    """Usual widths that have no row, where the model has parts."""
+    rows: list[dict[str, Any]] = []
+    for (name, gpu), parts in profile.parts.items():
+        for gpus, nodes in FORMULA_SHOWN if name == model else ():
+            known = profile.known(model, gpu, gpus, nodes)
+            if known.layer is Layer.FORMULA:
+                rows.append(
+                    {
+                        "gpu": gpu,
+                        "gpus": gpus,
+                        "nodes": nodes,
+                        "batch": parts.batch,
+                        "steps_per_s": known.samples_per_s / parts.batch / gpus,
+                        "samples_per_s": known.samples_per_s,
+                        "kind": known.layer,
+                        "source": known.source,
+                    }
+                )
+    return rows

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -100,19 +100,21 @@ def complete(profile: Profile, *, coverage: float = 0.8, seed: int = 0) -> Compl
 
 
 def completed_profile(profile: Profile, completion: Completion) -> Profile:
-    """The profile with a row for every cell that it lacks; a model that was tried somewhere and does not run stays so."""
+    """The profile with a row for every cell that it lacks; a model that was tried somewhere and does not run stays so, and
+    the formula stays where it has the parts.
+    """
     there = {(row.model, row.gpu, row.gpus, row.nodes) for row in profile.speeds}
     per_gpu = {model: profile.samples_per_step(model, 1) for model in profile.models}
     added: list[Speed] = []
     for m, model in enumerate(completion.models):
         for c, (gpu, gpus, nodes) in enumerate(completion.columns):
-            if (model, gpu, gpus, nodes) in there:
+            if (model, gpu, gpus, nodes) in there or (model, gpu) in profile.parts:
                 continue
             factor = math.exp(completion.half_width[m, c])
             source = f"{Source.COMPLETED}: {completion.coverage:.0%} within a factor of {factor:.3g}"
             steps_per_s = math.exp(completion.log_rate[m, c]) / per_gpu[model]
             added.append(Speed(model, gpu, gpus, nodes, per_gpu[model], steps_per_s, source))
-    return Profile(profile.name, (*profile.speeds, *added), profile.facts)
+    return replace(profile, speeds=(*profile.speeds, *added))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 from dataclasses import dataclass
 
-from fairlead.rates.profile import Speed
+from fairlead.model.errors import InputError
 
 EXPOSED = 0.2  # share of the communication that the backward pass cannot hide, as the paper measured it
 
@@ -25,14 +25,26 @@ class Parts:
     wait_disk_s: float = 0.0
     cached: float = 1.0  # p_cache
     loads_ahead: bool = True  # pattern 1: loading overlaps the backward pass and communication
+    source: str = "profiled parts"
+
+    def __post_init__(self) -> None:
+        _check(self, ("batch",), 1e-9, 1e9)
+        _check(self, ("forward_s", "backward_s"), 1e-9, 1e6)
+        _check(self, ("update_s", "load_cached_s", "load_disk_s", "wait_cached_s", "wait_disk_s"), 0.0, 1e6)
+        _check(self, ("params_gib",), 0.0, 1e6)
+        _check(self, ("cached",), 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
     """Measured offline by type."""
 
-    link_gib_per_s: float  # between the GPUs of a node
-    net_gib_per_s: float  # between nodes
+    link_gib_per_s: float  # B_link, between the GPUs of a node
+    net_gib_per_s: float  # B_net, between nodes
+    source: str = "measured links"
+
+    def __post_init__(self) -> None:
+        _check(self, ("link_gib_per_s", "net_gib_per_s"), 1e-9, 1e6)
 
 
 def communication_s(parts: Parts, links: Links, gpus: int, nodes: int) -> float:
@@ -61,13 +73,13 @@ def iteration_s(parts: Parts, links: Links, gpus: int, nodes: int = 1) -> float:
     return parts.cached * cached + (1 - parts.cached) * disk
 
 
-def speeds_from_parts(
-    model: str, gpu: str, parts: Parts, links: Links, widths: Iterable[int], node_gpus: int
-) -> tuple[Speed, ...]:
-    """Rows of a profile by the formula: every width on as few nodes as hold it, and on two."""
-    rows: dict[tuple[int, int], Speed] = {}
-    for gpus in widths:
-        for nodes in {-(-gpus // node_gpus), min(2, gpus)}:
-            seconds = iteration_s(parts, links, gpus, nodes)
-            rows[gpus, nodes] = Speed(model, gpu, gpus, nodes, parts.batch, 1.0 / seconds, "iteration-time formula")
-    return tuple(rows[key] for key in sorted(rows))
+def formula_samples_per_s(parts: Parts, links: Links, gpus: int, nodes: int = 1) -> float:
+    """Of the whole job: every GPU works off one batch in E[T]."""
+    return gpus * parts.batch / iteration_s(parts, links, gpus, nodes)
+
+
+def _check(holder: Parts | Links, names: tuple[str, ...], low: float, high: float) -> None:
+    for name in names:
+        value = getattr(holder, name)
+        if not (math.isfinite(value) and low <= value <= high):
+            raise InputError(f"{name} is {value:g}; wanted a number from {low:g} to {high:g}")

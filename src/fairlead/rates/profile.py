@@ -1,12 +1,14 @@
-"""A profile: measured speeds of models on GPU types, and a stated rule for what lies between the measurements."""
+"""A profile: measured speeds of models on GPU types, and stated rules for what was not measured."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from fairlead.model.errors import InputError
+from fairlead.rates.iteration import Links, Parts, formula_samples_per_s
 
 _Curve = tuple[tuple[int, float], ...]  # (GPUs, samples/s), ascending
 
@@ -56,42 +58,80 @@ class ModelFacts:
                 raise InputError(f"{name} is {value}; wanted a number from {low:g} to {high:g}")
 
 
+class Layer(StrEnum):
+    """By which rule a profile knows a rate."""
+
+    ROW = "row"  # it stands there
+    FORMULA = "formula"  # iteration time from profiled parts
+    BETWEEN = "between widths"  # rate per GPU interpolated over log(GPUs)
+    NEAREST = "nearest width"  # the rate per GPU of the nearest width or number of nodes
+    SPREAD = "spread"  # one node's rate times the model's spread
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRate:
+    """A rate of the whole job, and how it is known."""
+
+    samples_per_s: float
+    layer: Layer
+    source: str  # of the row or the parts; empty where several rows took part
+
+
 @dataclass(frozen=True)
 class Profile:
-    """Speeds with sources. Between measured widths the rate per GPU is interpolated over log(GPUs); beyond them it stays
-    that of the nearest width. Several nodes use the rows with the nearest number of nodes above one, else `spread`.
+    """Speeds with sources. What is asked for is, in this order, a row; the iteration-time formula, where the model's `parts`
+    on this GPU and the GPU's `links` are known; or comes from other rows: between measured widths the rate per GPU is
+    interpolated over log(GPUs), beyond them it stays that of the nearest width, and several nodes use the rows with the
+    nearest number of nodes above one, else `spread`.
     """
 
     name: str
     speeds: tuple[Speed, ...]
     facts: Mapping[str, ModelFacts] = field(default_factory=dict)
+    parts: Mapping[tuple[str, str], Parts] = field(default_factory=dict)  # (model, GPU)
+    links: Mapping[str, Links] = field(default_factory=dict)  # GPU
+
+    _curves: Mapping[tuple[str, str], Mapping[int, _Curve]] = field(init=False, repr=False, compare=False)
+    _rows: Mapping[tuple[str, str, int, int], Speed] = field(init=False, repr=False, compare=False)
+    _batch: Mapping[str, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        rows: dict[tuple[str, str, int, int], Speed] = {}
         curves: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
         for row in self.speeds:
-            by_width = curves.setdefault((row.model, row.gpu), {}).setdefault(row.nodes, {})
-            if row.gpus in by_width:
+            if (row.model, row.gpu, row.gpus, row.nodes) in rows:
                 raise InputError(
                     f"{row.model} on {row.gpus} x {row.gpu} over {row.nodes} nodes stands twice; keep one row"
                 )
-            by_width[row.gpus] = row.samples_per_s
+            rows[row.model, row.gpu, row.gpus, row.nodes] = row
+            curves.setdefault((row.model, row.gpu), {}).setdefault(row.nodes, {})[row.gpus] = row.samples_per_s
         ready = {
             key: {nodes: tuple(sorted(by_width.items())) for nodes, by_width in by_nodes.items()}
             for key, by_nodes in curves.items()
         }
-        object.__setattr__(self, "_curves", ready)
         batch: dict[str, float] = {}
         for row in self.speeds:
             batch.setdefault(row.model, row.batch)
-        object.__setattr__(self, "_batch", batch)
-
-    _curves: Mapping[tuple[str, str], Mapping[int, _Curve]] = field(init=False, repr=False, compare=False)
-    _batch: Mapping[str, float] = field(init=False, repr=False, compare=False)
+        for (model, gpu), parts in self.parts.items():
+            if self._links_of(gpu) is None:
+                raise InputError(f"{model} has parts on {gpu}, but there are no links of {gpu}; add them to links")
+            batch.setdefault(model, parts.batch)
+        for name, value in (("_curves", ready), ("_rows", rows), ("_batch", batch)):
+            object.__setattr__(self, name, value)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """In the order of their first row."""
+        """In the order of their first row, then of their parts."""
         return tuple(self._batch)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """GPU types with a row or parts, in order."""
+        return tuple(dict.fromkeys((*(row.gpu for row in self.speeds), *(gpu for _, gpu in self.parts))))
+
+    def gpus_of(self, model: str) -> tuple[str, ...]:
+        return tuple(gpu for gpu in self.gpus if (model, gpu) in self._curves or (model, gpu) in self.parts)
 
     def facts_of(self, model: str) -> ModelFacts:
         return self.facts.get(model, _NO_FACTS)
@@ -102,32 +142,68 @@ class Profile:
 
     def samples_per_s(self, model: str, gpu: str, gpus: int, nodes: int = 1) -> float:
         """Rate of the whole job; 0 where the model was never measured on this GPU or does not run."""
-        by_nodes = self._curves.get((model, gpu)) or self._curves.get((model, chip_of(gpu)))
-        if not by_nodes:
-            return 0.0
-        if nodes == 1 or gpus == 1:
-            return _on_curve(by_nodes[min(by_nodes)], gpus)
-        spread = [n for n in by_nodes if n > 1]
-        if spread:
-            nearest = min(spread, key=lambda n: (abs(math.log(n / nodes)), n))
-            return _on_curve(by_nodes[nearest], gpus)
-        return _on_curve(by_nodes[1], gpus) * self.facts_of(model).spread
+        return self.known(model, gpu, gpus, nodes).samples_per_s
+
+    def known(self, model: str, gpu: str, gpus: int, nodes: int = 1) -> KnownRate:
+        nodes = min(nodes, gpus)
+        for name in (gpu, chip_of(gpu)):
+            by_nodes, parts = self._curves.get((model, name)), self.parts.get((model, name))
+            if by_nodes or parts:
+                break
+        else:
+            return _NOTHING
+        if (row := self._rows.get((model, name, gpus, nodes))) is not None:
+            return KnownRate(row.samples_per_s, Layer.ROW, row.source)
+        if parts is not None:
+            links = self._links_of(name)
+            assert links is not None, "checked when the profile was made"
+            source = f"{parts.source}; links: {links.source}"
+            return KnownRate(formula_samples_per_s(parts, links, gpus, nodes), Layer.FORMULA, source)
+        assert by_nodes, "one of the two is there"
+        return self._from_other_rows(by_nodes, gpus, nodes, self.facts_of(model).spread)
 
     def restricted_to(self, models: Iterable[str], gpus: Iterable[str]) -> Profile:
         """The part that a run with these models and GPU types can ask about.
 
-        The first row of a model stays whatever its GPU: its batch says what a step is.
+        The first row, or parts, of a model stay whatever their GPU: their batch says what a step is.
         """
         wanted = set(models)
         types = {name for gpu in gpus for name in (gpu, chip_of(gpu))}
         first = {row.model: row for row in reversed(self.speeds)}
+        first_parts = {model: (model, gpu) for model, gpu in reversed(list(self.parts)) if model not in first}
         rows = tuple(
             row for row in self.speeds if row.model in wanted and (row.gpu in types or row is first[row.model])
         )
-        return Profile(self.name, rows, {m: f for m, f in self.facts.items() if m in wanted})
+        parts = {
+            (model, gpu): value
+            for (model, gpu), value in self.parts.items()
+            if model in wanted and (gpu in types or first_parts.get(model) == (model, gpu))
+        }
+        linked = {name for _, gpu in parts for name in (gpu, chip_of(gpu))}
+        return replace(
+            self,
+            speeds=rows,
+            facts={m: f for m, f in self.facts.items() if m in wanted},
+            parts=parts,
+            links={gpu: value for gpu, value in self.links.items() if gpu in linked},
+        )
+
+    def _links_of(self, gpu: str) -> Links | None:
+        return self.links.get(gpu) or self.links.get(chip_of(gpu))
+
+    def _from_other_rows(self, by_nodes: Mapping[int, _Curve], gpus: int, nodes: int, spread: float) -> KnownRate:
+        if nodes == 1:
+            return _on_curve(by_nodes[min(by_nodes)], gpus)
+        several = [n for n in by_nodes if n > 1]
+        if several:
+            nearest = min(several, key=lambda n: (abs(math.log(n / nodes)), n))
+            return _on_curve(by_nodes[nearest], gpus)
+        alone = _on_curve(by_nodes[1], gpus)
+        return KnownRate(alone.samples_per_s * spread, Layer.SPREAD, "")
 
 
 _NO_FACTS = ModelFacts()
+_NOTHING = KnownRate(0.0, Layer.NOTHING, "")
 
 
 def chip_of(gpu: str) -> str:
@@ -136,11 +212,11 @@ def chip_of(gpu: str) -> str:
     return chip if dash and memory.removesuffix("gib").isdigit() else gpu
 
 
-def _on_curve(curve: _Curve, gpus: int) -> float:
+def _on_curve(curve: _Curve, gpus: int) -> KnownRate:
     below = above = None
     for width, rate in curve:
         if width == gpus:
-            return rate
+            return KnownRate(rate, Layer.NEAREST, "")
         if width < gpus:
             below = (width, rate / width)
         elif above is None:
@@ -148,8 +224,8 @@ def _on_curve(curve: _Curve, gpus: int) -> float:
     if below is None or above is None:
         nearest = below or above
         assert nearest is not None, "a curve has at least one point"
-        return nearest[1] * gpus
+        return KnownRate(nearest[1] * gpus, Layer.NEAREST, "")
     if min(below[1], above[1]) <= 0:
-        return 0.0
+        return KnownRate(0.0, Layer.BETWEEN, "")
     part = math.log(gpus / below[0]) / math.log(above[0] / below[0])
-    return float(gpus * below[1] ** (1 - part) * above[1] ** part)
+    return KnownRate(float(gpus * below[1] ** (1 - part) * above[1] ** part), Layer.BETWEEN, "")

@@ -18,6 +18,7 @@ from fairlead.model import events as ev
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import InputError
+from fairlead.rates.iteration import Links, Parts
 from fairlead.rates.profile import ModelFacts, Profile, Speed
 from fairlead.rounds.records import Record, Records, to_line
 
@@ -123,7 +124,18 @@ def header_to_json(header: Header) -> dict[str, Any]:
             "name": profile.name,
             "facts": {model: asdict(facts) for model, facts in profile.facts.items()},
             "speeds": [[getattr(row, f.name) for f in fields(Speed)] for row in profile.speeds],
+            **_formula_to_json(profile),
         },
+    }
+
+
+def _formula_to_json(profile: Profile) -> dict[str, Any]:
+    """Nothing where there is nothing, so that journals of profiles without parts stay as they were."""
+    if not profile.parts:
+        return {}
+    return {
+        "parts": [[model, gpu, asdict(parts)] for (model, gpu), parts in profile.parts.items()],
+        "links": {gpu: asdict(links) for gpu, links in profile.links.items()},
     }
 
 
@@ -143,6 +155,8 @@ def header_from_json(record: dict[str, Any]) -> Header:
             profile["name"],
             tuple(Speed(*row) for row in profile["speeds"]),
             {model: ModelFacts(**facts) for model, facts in profile["facts"].items()},
+            {(model, gpu): Parts(**parts) for model, gpu, parts in profile.get("parts", ())},
+            {gpu: Links(**links) for gpu, links in profile.get("links", {}).items()},
         ),
         **{name: record[name] for name in known},
         more={key: value for key, value in record.items() if key not in (*known, "fairlead")},

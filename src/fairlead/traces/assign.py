@@ -32,7 +32,7 @@ class Assigner:
         self.used: dict[str, None] = {}  # notes, in the order of first use
         self._models: dict[tuple[int, str], tuple[str, ...]] = {}
         self._known = frozenset(options.profile.models) if options.profile else frozenset()
-        self._gpus = {row.gpu for row in options.profile.speeds} if options.profile else set()
+        self._gpus = set(options.profile.gpus) if options.profile else set()
         self._references: dict[tuple[str | None, tuple[str, ...]], str] = {}
         self._steps_per_s: dict[tuple[str, str, int, int | None], float] = {}
 

@@ -15,6 +15,10 @@ steps/s, samples/s or samples/s/gpu; 0 says that it was tried and does not run. 
 0 GiB, 0 s and a spread (rate over several nodes / on one, where no row says) of 1; the last three are for readers. A
 source that opens with `estimate:` says that nobody measured the row, and by what rule it was made.
 
+A model may carry the profiled parts of an iteration by GPU, `parts: {v100: {batch: 64, forward_s: 0.02, ...}}`, and the head
+the GPUs' `links: {v100: {link_gib_per_s: 20, net_gib_per_s: 1.2, source: "..."}}`; their keys are the fields of `Parts` and
+`Links`. Then what no row says comes from the iteration-time formula, and rows are not needed.
+
 **Gavel's throughput JSON**: {type: {"('model (batch size b)', GPUs)": {"null": rate alone, ...pairs}}}. Types ending in
 `_unconsolidated` are rows over 2 nodes. Gavel counts the steps of every worker, so its rate on n GPUs is n of our steps.
 """
@@ -25,14 +29,17 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, replace
 from importlib import resources
 from io import StringIO
 from pathlib import Path
+from typing import Any, TypeVar
 
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu, is_gpu_name
-from fairlead.rates.profile import ModelFacts, Profile, Speed
+from fairlead.rates.iteration import Links, Parts
+from fairlead.rates.profile import ModelFacts, Profile, Speed, chip_of
 from fairlead.traces.files import create_text, did_you_mean, read_text
 from fairlead.traces.marked_yaml import Marked, check_kind, parse_yaml
 
@@ -41,6 +48,7 @@ COLUMNS = ("model", "gpu", "gpus", "nodes", "batch", "rate", "unit", "source")
 UNITS = ("steps/s", "samples/s", "samples/s/gpu")
 _FACTS = ("memory_gib", "restart_s", "spread")
 _FOR_READERS = ("checkpoint_gib", "sample", "source")
+_PARTS, _LINKS = "parts", "links"
 _GAVEL_KEY = re.compile(r"\('(.+)', ([1-9]\d{0,5})\)\Z")
 _GAVEL_BATCH = re.compile(r"\(batch size ([1-9]\d{0,8})\)\Z")
 _UNCONSOLIDATED = "_unconsolidated"
@@ -68,20 +76,29 @@ def parse_profile(text: str, path: str) -> Profile:
     if not mark:
         raise InputError(f"is no profile: wanted a head with fairlead: {KIND}, a line ---, and rows", path=path)
     document = parse_yaml(head, path, "a profile")
-    fields = document.mapping(("fairlead", "name", "models"))
-    if "fairlead" not in fields:
+    head_fields = document.mapping(("fairlead", "name", "models", _LINKS))
+    if "fairlead" not in head_fields:
         raise document.error(f"does not open with fairlead: {KIND}; add that line")
-    check_kind(fields, KIND)
-    models = fields["models"].mapping() if "models" in fields else {}
-    facts = {name: _facts(entry) for name, entry in models.items()}
-    rows, lines = _rows(body, path, first_line=head.count("\n") + 2)
-    unknown = set(facts) - {row.model for row in rows}
+    check_kind(head_fields, KIND)
+    models = head_fields["models"].mapping() if "models" in head_fields else {}
+    entries = {name: entry.mapping((*_FACTS, *_FOR_READERS, _PARTS)) for name, entry in models.items()}
+    facts = {name: _facts(entry) for name, entry in entries.items()}
+    links = _links(head_fields[_LINKS]) if _LINKS in head_fields else {}
+    parts = {
+        (name, gpu): value
+        for name, entry in entries.items()
+        if _PARTS in entry
+        for gpu, value in _parts(entry[_PARTS], links).items()
+    }
+    rows, lines = _rows(body, path, first_line=head.count("\n") + 2, needed=not parts)
+    unknown = set(facts) - {row.model for row in rows} - {model for model, _ in parts}
     if unknown:
         name = min(unknown)
-        raise models[name].error(f'model "{name}" has facts but no row; {did_you_mean(name, {r.model for r in rows})}')
+        known = {row.model for row in rows}
+        raise models[name].error(f'model "{name}" has facts but neither rows nor parts; {did_you_mean(name, known)}')
     _refuse_repeats(rows, lines, path)
-    name = fields["name"].text() if "name" in fields else Path(path).stem
-    return Profile(name, tuple(rows), facts)
+    name = head_fields["name"].text() if "name" in head_fields else Path(path).stem
+    return Profile(name, tuple(rows), facts, parts, links)
 
 
 def write_profile(profile: Profile, path: str | Path) -> None:
@@ -92,10 +109,16 @@ def write_profile(profile: Profile, path: str | Path) -> None:
 def format_profile(profile: Profile) -> str:
     """Our format, in steps/s, so that it reads back as the same profile."""
     out = StringIO()
-    out.write(f"fairlead: {KIND}\nname: {json.dumps(profile.name)}\nmodels:{'' if profile.facts else ' {}'}\n")
-    for model, facts in profile.facts.items():
-        values = ", ".join(f"{name}: {getattr(facts, name)!r}" for name in _FACTS)
-        out.write(f"  {json.dumps(model)}: {{{values}}}\n")
+    described = dict.fromkeys((*profile.facts, *(model for model, _ in profile.parts)))
+    out.write(f"fairlead: {KIND}\nname: {json.dumps(profile.name)}\nmodels:{'' if described else ' {}'}\n")
+    for model in described:
+        facts = profile.facts_of(model)
+        out.write(f"  {json.dumps(model)}:\n" + "".join(f"    {n}: {getattr(facts, n)!r}\n" for n in _FACTS))
+        parts = {gpu: value for (name, gpu), value in profile.parts.items() if name == model}
+        if parts:
+            out.write(f"    {_PARTS}:\n" + "".join(f"      {gpu}: {_flow(value)}\n" for gpu, value in parts.items()))
+    if profile.links:
+        out.write(f"{_LINKS}:\n" + "".join(f"  {gpu}: {_flow(value)}\n" for gpu, value in profile.links.items()))
     out.write("---\n")
     rows = csv.writer(out, lineterminator="\n")
     rows.writerow(COLUMNS)
@@ -104,6 +127,10 @@ def format_profile(profile: Profile) -> str:
             (row.model, row.gpu, row.gpus, row.nodes, repr(row.batch), repr(row.steps_per_s), "steps/s", row.source)
         )
     return out.getvalue()
+
+
+def _flow(value: Parts | Links) -> str:
+    return "{" + ", ".join(f"{f.name}: {json.dumps(getattr(value, f.name))}" for f in fields(value)) + "}"
 
 
 def parse_gavel_table(text: str, path: str) -> Profile:
@@ -161,16 +188,68 @@ def _split(text: str) -> tuple[str, bool, str]:
     return (text[: match.start()], True, text[match.end() :]) if match else (text, False, "")
 
 
-def _facts(entry: Marked) -> ModelFacts:
-    fields = entry.mapping((*_FACTS, *_FOR_READERS))
-    values = {name: fields[name].number() for name in _FACTS if name in fields}
+def _facts(entry: dict[str, Marked]) -> ModelFacts:
+    values = {name: entry[name].number() for name in _FACTS if name in entry}
     try:
         return ModelFacts(**values)
     except InputError as error:
-        raise error.at(entry.path, fields[error.message.partition(" ")[0]].line) from None
+        wrong = entry[error.message.partition(" ")[0]]
+        raise error.at(wrong.path, wrong.line) from None
 
 
-def _rows(body: str, path: str, first_line: int) -> tuple[list[Speed], list[int]]:
+def _links(entry: Marked) -> dict[str, Links]:
+    return {_gpu(name, value): _record(value, Links, f"links of {name}") for name, value in entry.mapping().items()}
+
+
+def _parts(entry: Marked, links: dict[str, Links]) -> dict[str, Parts]:
+    """By GPU; each needs links, or a model on two GPUs could not be told from one that does not talk."""
+    found: dict[str, Parts] = {}
+    for name, value in entry.mapping().items():
+        gpu = _gpu(name, value)
+        if gpu not in links and chip_of(gpu) not in links:
+            line = f"{_LINKS}: {{{gpu}: {{link_gib_per_s: 20, net_gib_per_s: 1.2}}}}"
+            raise value.error(
+                f"parts on {gpu}, but there are no links of {gpu}; add to the head, with your numbers, {line}"
+            )
+        found[gpu] = _record(value, Parts, f"parts on {gpu}")
+    return found
+
+
+def _gpu(name: str, value: Marked) -> str:
+    try:
+        return canonical_gpu(name)
+    except InputError as error:
+        raise error.at(value.path, value.line) from None
+
+
+_Record = TypeVar("_Record", Parts, Links)
+
+
+def _record(entry: Marked, kind: type[_Record], name: str) -> _Record:
+    """The dataclass from the keys of its fields."""
+    known = {f.name: f for f in fields(kind)}
+    found = replace(entry, name=name).mapping(known)
+    for field in known.values():
+        if field.default is MISSING and field.name not in found:
+            raise entry.error(f"{name} lack {field.name}; wanted {', '.join(known)}")
+    values = {key: _READ.get(key, Marked.number)(value) for key, value in found.items()}
+    try:
+        return kind(**values)
+    except InputError as error:
+        raise error.at(entry.path, found[error.message.partition(" ")[0]].line) from None
+
+
+def _yes(value: Marked) -> bool:
+    word = value.text()
+    if word not in ("true", "false"):
+        raise value.error(f'{value.name} is "{word}"; wanted true or false')
+    return word == "true"
+
+
+_READ: dict[str, Callable[[Marked], Any]] = {"source": Marked.text, "loads_ahead": _yes}
+
+
+def _rows(body: str, path: str, first_line: int, *, needed: bool) -> tuple[list[Speed], list[int]]:
     reader = csv.reader(body.splitlines())
     columns: list[str] | None = None
     rows: list[Speed] = []
@@ -187,7 +266,7 @@ def _rows(body: str, path: str, first_line: int) -> tuple[list[Speed], list[int]
         except InputError as error:
             raise error.at(path, line) from None
         lines.append(line)
-    if not rows:
+    if not rows and needed:
         raise InputError(f"holds no rows; wanted {','.join(COLUMNS)} and at least one row below ---", path=path)
     return rows, lines
 

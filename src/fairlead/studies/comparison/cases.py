@@ -113,7 +113,10 @@ def common_digest(setup: Setup) -> str:
     models = {job.model for job in setup.trace.jobs}
     known, truth = setup.used_profile(), setup.profile.restricted_to(models, setup.cluster.gpu)
     world = setup.world if changes_with_seed(setup.world) else replace(setup.world, seed=0)
-    parts: list[Any] = [known.speeds, sorted(known.facts.items()), truth.speeds, sorted(truth.facts.items())]
+    parts: list[Any] = [
+        [rates.speeds, *(sorted(table.items()) for table in (rates.facts, rates.parts, rates.links))]
+        for rates in (known, truth)
+    ]
     parts += [*_cluster_parts(setup.cluster), setup.settings, world]
     parts += [setup.restart_s, sorted(setup.tenant_weight.items()), setup.sensing]
     digest.update(repr(parts).encode())

@@ -1,0 +1,94 @@
+"""`fairlead rates`, and a run whose speeds come from the profile in docs/formats.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.cli.main import main
+from fairlead.studies.journals import replay_journal
+
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "formats.md"
+TRACE = "id,tenant,model,arrival_s,gpus,steps,widths\na,x,resnet50,0,4,4000,2|4|8\nb,y,resnet50,10,1,9000,\n"
+
+
+@pytest.fixture
+def parts_file(tmp_path: Path) -> str:
+    """The second example of a profile in the documentation: the one with parts."""
+    blocks = re.findall(r"```\n(fairlead: profile/1\n.*?)```", DOCUMENTED.read_text(), re.DOTALL)
+    (with_parts,) = [block for block in blocks if "parts:" in block]
+    path = tmp_path / "parts.txt"
+    path.write_text(with_parts)
+    return str(path)
+
+
+Said = tuple[int, str, str]  # exit code, stdout, stderr
+Command = Callable[..., Said]
+
+
+@pytest.fixture
+def fairlead(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line, in this process."""
+
+    def run(*words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["fairlead", *words])
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def told(said: Said) -> Any:
+    assert said[0] == 0, said
+    return json.loads(said[1])
+
+
+def test_at_says_by_which_rule_a_rate_is_known(parts_file: str, fairlead: Command) -> None:
+    def layers(gpus: int, nodes: int) -> dict[str, str]:
+        words = ("rates", "at", "resnet50", str(gpus), "--nodes", str(nodes), "--throughputs", parts_file)
+        return {row["gpu"]: row["layer"] for row in told(fairlead(*words, "-o", "json"))["rates"]}
+
+    assert layers(1, 1) == {"v100": "row", "k80": "row"}
+    assert layers(8, 2) == {"v100": "formula", "k80": "spread"}
+
+
+def test_show_lists_what_the_formula_says_beside_the_rows(parts_file: str, fairlead: Command) -> None:
+    speeds = told(fairlead("rates", "show", "resnet50", "--throughputs", parts_file, "-o", "json"))["speeds"]
+
+    kinds = {(row["gpu"], row["gpus"], row["nodes"]): row["kind"] for row in speeds}
+    assert kinds["v100", 1, 1] == "measured"
+    assert kinds["v100", 8, 2] == "formula"
+    assert ("k80", 8, 2) not in kinds
+
+
+def test_a_simulation_runs_on_the_formula_and_its_journal_replays(
+    parts_file: str, tmp_path: Path, fairlead: Command
+) -> None:
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    journal = tmp_path / "journal"
+    words = ("--cluster", "v100:8x4", "--trace", str(tmp_path / "jobs.csv"), "--throughputs", parts_file)
+
+    said = fairlead(
+        "simulate", *words, "--policy", "hops", "--sensing", "three-layer", "--journal", str(journal), "-o", "json"
+    )
+
+    assert told(said)["jobs_finished"] == 2
+    found = replay_journal(journal)
+    assert found.decisions == found.same > 0
+
+
+def test_more_nodes_than_gpus_are_refused(fairlead: Command) -> None:
+    code, _, err = fairlead("rates", "at", "resnet50", "2", "--nodes", "3")
+
+    assert code == 2
+    assert "2 GPUs over 3 nodes; wanted at least one GPU on each node" in err
