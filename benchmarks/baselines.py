@@ -18,22 +18,23 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.isolated import isolated_shares
-from fairlead.numerics.levels import Gangs, fill_water, raise_in_step, raise_total
+from fairlead.numerics.levels import Gangs, fill_water, raise_in_step, raise_in_step_then_total
 from fairlead.numerics.maxmin import MaxMinSolver
 from fairlead.numerics.solve import LinearProgram, Optimal, solve
 from fairlead.policies.gavel_ftf import finish_time_shares
 
 JOBS, TYPES, REPEAT = 2048, 3, 5
+SEEDS = range(5)
 T = TypeVar("T")
 
 
 def run() -> None:
-    """Every row is printed as it is measured, the best of five."""
+    """Every row is printed as it is measured, the best of five; level and total together for the worst of five seeds."""
     print(f"{'':48} {'cpu_s':>8} {'target':>7} {'Gavel':>7}")
     rate, width, capacity = instance(JOBS, capacity=(256, 256, 256))
     gangs = Gangs.of(rate, width, np.ones(JOBS), capacity)
     _cpu(lambda: MaxMinSolver(TYPES).solve(*grouped(rate[:20], width[:20], capacity)), repeat=1)  # import of the solver
-    for gpus in (256, 512, 2048):
+    for gpus in (256, 512, 768, 2048):
         _max_min_rows(rate, width, gpus, plain=gpus == 256)
     of = np.random.default_rng(1).integers(0, 60, JOBS)
     few = grouped(rate[of], width[of], capacity)
@@ -67,12 +68,17 @@ def _max_min_rows(rate: FloatArray, width: IntArray, gpus: int, *, plain: bool) 
     print(f"max-min, all rates different, {TYPES} x {gpus} GPUs, cold")
     raised, level_s = _cpu(lambda: raise_in_step(gangs, 1.0 / full))
     _row("  the level, as Gavel does", level_s, 0.03, 0.068)
-    _, total_s = _cpu(lambda: MaxMinSolver(TYPES).solve(rate, scale, width, ones, capacity))
-    _row("  the level, then the total", total_s, 0.03)
+    _row("  the level, then the total", max(_total_s(gpus, seed) for seed in SEEDS), 0.03)
     if plain and raised is not None:
         level, plain_s = _cpu(lambda: plain_max_min(gangs, rate, scale), repeat=1)
         _row("  the level as a plain program in HiGHS", plain_s)
         print(f"    levels {raised.level:.9f} and {level:.9f}")
+
+
+def _total_s(gpus: int, seed: int) -> float:
+    rate, width, capacity = instance(JOBS, (gpus,) * TYPES, seed)
+    scale, ones = value_scale(rate, width, capacity), np.ones(JOBS, dtype=np.int64)
+    return _cpu(lambda: MaxMinSolver(TYPES).solve(rate, scale, width, ones, capacity))[1]
 
 
 def instance(jobs: int, capacity: tuple[int, ...], seed: int = 0) -> tuple[FloatArray, IntArray, IntArray]:
@@ -101,8 +107,8 @@ def grouped(
 
 
 def makespan(gangs: Gangs, to_go_s: FloatArray) -> FloatArray | None:
-    raised = raise_in_step(gangs, to_go_s)
-    return None if raised is None else gangs.shares(raise_total(gangs, raised, 1.0 / to_go_s))
+    raised = raise_in_step_then_total(gangs, to_go_s, 1.0 / to_go_s)
+    return None if raised is None else gangs.shares(raised[1])
 
 
 def plain_max_min(gangs: Gangs, rate: FloatArray, scale: FloatArray) -> float:

@@ -50,7 +50,7 @@ class Program:
 class Division:
     part: FloatArray  # t,g  x
     level: float  # z
-    price: FloatArray  # t  p of a GPU, in units in which all GPUs together cost about 1
+    price: FloatArray  # t  p of a GPU; without gains in units in which all GPUs together cost about 1
     floor_price: FloatArray  # g  a; next to nothing where the group has more than its floor
     steps: int
 
@@ -81,7 +81,7 @@ def solve_division(program: Program) -> Division | None:
         if error < least:
             x, _, _, _, z = point.variables
             _, a, _, p, _ = point.duals
-            best, least = Division(x.copy(), float(z[0]) * likely, p * likely, a * likely, step), error
+            best, least = Division(x.copy(), float(z[0]) * likely, p * likely * unit, a * likely * unit, step), error
         # Beyond the reach of double precision rows open again as the gap closes: the best point counts.
         if error < 1.0 or not error < LOST * least or not point.advance(lacks):
             break

@@ -12,6 +12,7 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.numerics.interior import Division, Program, solve_division
+from fairlead.numerics.prices import largest_total
 
 SLACK = 1e-7  # floors are asked for but for this part of them, so that there is room inside
 SHARE_GRID = 9  # decimals of a share
@@ -124,10 +125,30 @@ def raise_total(gangs: Gangs, raised: Raised, value: FloatArray) -> FloatArray:
     """
     if raised.price.min(initial=1.0) > BINDS:
         return raised.part
+    part = _total_above(gangs, raised.floor, value)
+    if part is not None:
+        return part
     gain = gangs.rate * (value / gangs.width)
     floor, no_rise, no_more = raised.floor * (1 - SLACK), np.zeros_like(gangs.gpus), np.zeros_like(gangs.capacity)
     found = solve_division(Program(gangs.rate, gangs.gpus, gangs.capacity, floor, no_rise, no_more, gain, -1.0))
     return raised.part if found is None else found.part
+
+
+def raise_in_step_then_total(gangs: Gangs, rise: FloatArray, value: FloatArray) -> tuple[float, FloatArray] | None:
+    """Both: the level of `raise_in_step` and the parts (t,g) of `raise_total` at it; None where the solver gave up.
+
+    The level is at most where the first is at full speed. If all can be raised to there, one step does.
+    """
+    most = 1.0 / float(rise.max())
+    part = _total_above(gangs, rise * most, value)
+    if part is not None:
+        return most, part
+    raised = raise_in_step(gangs, rise)
+    return None if raised is None else (raised.level, raise_total(gangs, raised, value))
+
+
+def _total_above(gangs: Gangs, floor: FloatArray, value: FloatArray) -> FloatArray | None:
+    return largest_total(gangs.rate, gangs.gpus, gangs.capacity, floor * (1 - SLACK), value / gangs.width)
 
 
 def fill_water(gangs: Gangs, unit: FloatArray, weigh: Weigh, *, inherit: bool = False) -> FloatArray | None:

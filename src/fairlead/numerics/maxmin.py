@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.numerics.levels import Gangs, raise_in_step, raise_total
+from fairlead.numerics.levels import Gangs, raise_in_step_then_total
 from fairlead.numerics.solve import Limit, LinearProgram, Model, Optimal
 
 # The smallest value may fall this far (relative) short of its optimum when the total is raised: above the solver's
@@ -187,8 +187,8 @@ def _max_min_of_many(
     width = np.minimum(width, np.ceil(np.sum(capacity)).astype(np.int64))  # nobody can use more than there is
     gangs = Gangs.of(rate, width, count, capacity)
     full = (strength * width)[gangs.alive]  # g  value of full speed
-    raised = raise_in_step(gangs, 1.0 / full)
-    return None if raised is None else MaxMin(gangs.shares(raise_total(gangs, raised, full)), raised.level)
+    raised = raise_in_step_then_total(gangs, 1.0 / full, full)
+    return None if raised is None else MaxMin(gangs.shares(raised[1]), raised[0])
 
 
 def _empty(types: int, cost: float) -> LinearProgram:

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Shares
 from fairlead.model.view import View
 from fairlead.numerics.isolated import isolated_shares
-from fairlead.numerics.levels import Gangs, raise_in_step, raise_total
+from fairlead.numerics.levels import Gangs, raise_in_step_then_total
 from fairlead.policies.kept_shares import KeptShares, keep, to_go_s
 
 
@@ -24,11 +24,11 @@ def gavel_makespan(view: View, memory: KeptShares | None, *, every_s: float = 18
     if memory is not None and memory.still_holds(view):
         return memory.shares, memory
     gangs = Gangs.of(view.rate, view.width, np.ones(view.jobs), view.capacity)
-    needed_s = to_go_s(view)[gangs.alive]  # g
-    raised = raise_in_step(gangs, needed_s) if needed_s.size else None  # speeds of needed_s / makespan
+    needed_s = to_go_s(view)[gangs.alive]  # g  speeds will be needed_s / makespan
+    raised = raise_in_step_then_total(gangs, needed_s, 1.0 / needed_s) if needed_s.size else None
     if raised is None:
         alone = isolated_shares(view.rate > 0, view.width, view.capacity, view.weight)
         kept = keep(view, alone, every_s, "equal shares")
     else:
-        kept = keep(view, gangs.shares(raise_total(gangs, raised, 1.0 / needed_s)), every_s, "optimal")
+        kept = keep(view, gangs.shares(raised[1]), every_s, "optimal")
     return kept.shares, kept
