@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,47 @@ def test_another_load_and_another_policy_can_be_chosen(opened: tuple[Any, list[s
     assert complaints == []
 
 
+def test_the_title_says_what_was_compared_on_what(opened: tuple[Any, list[str], list[str]]) -> None:
+    page, _, _ = opened
+
+    said = "jobs: 24 jobs of 3 tenants on 2 v100, 2 k80"
+    assert page.title() == page.locator("h1").inner_text() == said
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_nothing_is_cut_or_scrolls_sideways(opened: tuple[Any, list[str], list[str]], width: int) -> None:
+    page, _, _ = opened
+    page.set_viewport_size({"width": width, "height": 900})
+
+    wide = "e => [e.scrollWidth, e.clientWidth]"
+    sizes = [page.evaluate(f"({wide})(document.documentElement)")]
+    sizes += page.evaluate(f"[...document.querySelectorAll('.scroll')].map({wide})")
+
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert len(sizes) > 3
+    assert [(needed, had) for needed, had in sizes if needed > had] == []
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_names_in_the_frontier_stand_inside_and_apart(opened: tuple[Any, list[str], list[str]], width: int) -> None:
+    page, _, _ = opened
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_function(f"document.querySelector('#frontier .main-svg').getBoundingClientRect().width < {width}")
+
+    corners = "e => { const b = e.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom]; }"
+    names = page.evaluate(f"[...document.querySelectorAll('#frontier .annotation-text')].map({corners})")
+    plot = page.evaluate(f"({corners})(document.querySelector('#frontier .nsewdrag'))")
+    ticks = [page.locator(f"#frontier .{axis}tick").count() for axis in "xy"]
+
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert len(names) == 3
+    assert all(a[0] >= plot[0] and a[1] <= plot[1] and a[2] >= plot[2] and a[3] <= plot[3] for a in names)
+    assert not [
+        (a, b) for a, b in combinations(names, 2) if a[0] < b[1] and b[0] < a[1] and a[2] + 2 < b[3] and b[2] + 2 < a[3]
+    ]
+    assert min(ticks) >= 3
+
+
 def test_figures_are_vectors_with_a_picture_beside(made: Made) -> None:
     names = sorted(path.name for path in made.figures.iterdir())
 
@@ -197,6 +239,7 @@ def test_figures_are_vectors_with_a_picture_beside(made: Made) -> None:
         text = path.read_bytes()
         assert text.startswith(b"%PDF")
         assert b"/Subtype /Image" not in text
+        assert b"/Title (jobs: 24 jobs of 3 tenants on 2 v100, 2 k80)" in text
 
 
 def test_a_policy_looks_the_same_everywhere_and_like_no_other() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile, parse_pairs
-from fairlead.cli.output import Format, Output, number, print_json, print_wide_table, steps
+from fairlead.cli.output import Format, Output, print_json, print_wide_table, steps
 from fairlead.cli.trace import Completed, PinTypes, Reference, SkipBad, Tenants, Timezone, TraceFormat
 from fairlead.cli.world import (
     CheckpointEvery,
@@ -28,7 +28,7 @@ from fairlead.cli.world import (
     world_of,
 )
 from fairlead.model.errors import FairleadError, InputError
-from fairlead.model.units import format_duration, parse_duration
+from fairlead.model.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -283,9 +283,11 @@ def spec_of(text: str) -> Generated:
 
 def print_comparison(answer: dict[str, Any]) -> None:
     """One table per load, then failures, who knew what, and what was assumed."""
+    from fairlead.studies.comparison.words import title_of
+
     seeds = max((row["runs"] for row in answer["rows"]), default=0)
     for load in answer["loads"]:
-        print_wide_table(_title(answer, load), *_table(answer, load))
+        print_wide_table(title_of(answer, load), *_table(answer, load))
     print(_footnote(answer["rows"], seeds))
     for failure in answer["failures"]:
         at = "" if failure["load"] is None else f", load {failure['load']:g}"
@@ -298,13 +300,6 @@ def print_comparison(answer: dict[str, Any]) -> None:
         print("Results by tenant: --report, --csv or -o json")
     for note in answer["assumptions"]:
         print(f"assumed: {note}")
-
-
-def _title(answer: dict[str, Any], load: float | None) -> str:
-    work = answer["workload"]
-    gpus = ", ".join(f"{count} {label}" for label, count in answer["cluster"]["gpus"].items())
-    at = "" if load is None else f", load {load:g}"
-    return f"{work['name']}: {work['jobs']:,} jobs of {work['tenants']} tenants on {gpus}{at}"
 
 
 def _table(answer: dict[str, Any], load: float | None) -> tuple[list[str], list[list[str]]]:
@@ -334,17 +329,11 @@ def _footnote(rows: Sequence[dict[str, Any]], seeds: int) -> str:
 
 
 def cell_of(cell: dict[str, Any], unit: str) -> str:
+    from fairlead.studies.comparison.words import value_text
+
     if cell["mean"] is None:
         return "-"
-    text = value_text(cell["mean"], unit)
+    text = value_text(cell["mean"], unit).replace(" ", "")
     if cell["sd"] is not None:
-        text += f" ±{value_text(cell['sd'], unit)}"
+        text += f" ±{value_text(cell['sd'], unit, 2).replace(' ', '')}"
     return f"*{text}" if cell["best"] else text
-
-
-def value_text(value: float, unit: str) -> str:
-    if unit == "s":
-        return format_duration(value).replace(" ", "")
-    if unit == "part":
-        return f"{value:.0%}"
-    return f"{value:.2f}ms" if unit == "ms" else number(value)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from fairlead.cli.output import Format, Output, number, print_json, print_table, progress
-from fairlead.model.units import format_duration
+from fairlead.cli.output import Format, Output, print_json, print_table, progress
+from fairlead.model.units import format_duration, format_number
 
 
 def demo_live(output: Output = Format.table) -> None:
@@ -17,12 +17,12 @@ def demo_live(output: Output = Format.table) -> None:
     rows = [
         [
             tenant["name"],
-            number(tenant["weight"]),
+            format_number(tenant["weight"]),
             f"{tenant['finished']} of {showcase.JOBS_EACH}",
             str(tenant["resumed"]),
             format_duration(tenant["mean_jct_s"]),
-            number(tenant["gpu_s"]),
-            number(held[tenant["name"]]["sharing_incentive"]),
+            format_number(tenant["gpu_s"]),
+            format_number(held[tenant["name"]]["sharing_incentive"]),
         ]
         for tenant in found["tenants"]
     ]

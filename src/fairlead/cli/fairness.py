@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.cli.options import Seed
-from fairlead.cli.output import Format, Output, number, print_json, print_table
+from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError
+from fairlead.model.units import format_number
 
 MANY = 20  # tenants; a search for lies solves hundreds of divisions for each
 
@@ -28,11 +29,11 @@ def allocate(
         return
     types = list(answer["prices"])
     rows = [
-        [name, *(number(row[t], 4) for t in types), number(answer["efficiency"][name], 4)]
+        [name, *(format_number(row[t], 4) for t in types), format_number(answer["efficiency"][name], 4)]
         for name, row in answer["shares"].items()
     ]
-    rows.append(["price of a GPU", *(number(answer["prices"][t], 4) for t in types), ""])
-    rows.append(["total", *([""] * len(types)), number(answer["total"], 4)])
+    rows.append(["price of a GPU", *(format_number(answer["prices"][t], 4) for t in types), ""])
+    rows.append(["total", *([""] * len(types)), format_number(answer["total"], 4)])
     print_table(f"{policy} ({answer['status']})", ["tenant", *types, "throughput"], rows)
     _print_audit("Audit", answer["audit"])
 
@@ -91,20 +92,24 @@ def _is_journal(path: str) -> bool:
 
 def _print_audit(title: str, found: dict[str, Any]) -> None:
     """The verdicts one below the other, with who is concerned."""
-    envy = "unbounded" if found["max_envy"] is None else number(found["max_envy"], 4)
+    envy = "unbounded" if found["max_envy"] is None else format_number(found["max_envy"], 4)
     rows = [["largest envy", envy, _who("{} envies {}", found["envious"])]]
     worst = found.get("worst_off")
-    rows.append(["smallest sharing incentive", number(found["min_sharing_incentive"], 6), worst or ""])
+    rows.append(["smallest sharing incentive", format_number(found["min_sharing_incentive"], 6), worst or ""])
     if "pareto_gap" in found:
-        rows.append(["Pareto gap", number(found["pareto_gap"], 4), ""])
+        rows.append(["Pareto gap", format_number(found["pareto_gap"], 4), ""])
     if "mean_sharing_incentive" in found:
-        rows.append(["mean sharing incentive", number(found["mean_sharing_incentive"], 4), ""])
+        rows.append(["mean sharing incentive", format_number(found["mean_sharing_incentive"], 4), ""])
     for name, tenant in found.get("tenants", {}).items():
         rows.append(
-            [f"  {name}", number(tenant["sharing_incentive"], 4), f"wanted more for {tenant['wanted_more_h']:.1f} h"]
+            [
+                f"  {name}",
+                format_number(tenant["sharing_incentive"], 4),
+                f"wanted more for {tenant['wanted_more_h']:.1f} h",
+            ]
         )
     for direction, lie in found.get("lies", {}).items():
-        rows.append([f"most gained: {direction}", number(lie["gain"], 4), lie["tenant"] or ""])
+        rows.append([f"most gained: {direction}", format_number(lie["gain"], 4), lie["tenant"] or ""])
     print_table(title, ["property", "value", "who"], rows, left=1)
 
 

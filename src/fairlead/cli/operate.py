@@ -11,8 +11,9 @@ import typer
 
 from fairlead.cli.jobs import JOB_COLUMNS, job_row, when
 from fairlead.cli.options import parse_pairs
-from fairlead.cli.output import Format, Output, number, print_json, print_table
+from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError
+from fairlead.model.units import format_number
 from fairlead.service.client import Client, in_path, save_credentials
 
 tenants = typer.Typer(help="Weights and quotas of tenants.", no_args_is_help=False, invoke_without_command=True)
@@ -64,7 +65,9 @@ def list_tenants(context: typer.Context, output: Output = Format.table) -> None:
     if output is Format.json:
         print_json(found)
         return
-    rows = [[t["name"], number(t["weight"]), "; ".join(map(_quota, t["quotas"])) or "-"] for t in found["tenants"]]
+    rows = [
+        [t["name"], format_number(t["weight"]), "; ".join(map(_quota, t["quotas"])) or "-"] for t in found["tenants"]
+    ]
     print_table("Tenants", ["tenant", "weight", "quotas"], rows, left=1)
 
 
@@ -136,11 +139,11 @@ SHARE_COLUMNS = ["tenant", "weight", "holds now", "entitled to", "GPU-hours so f
 def share_row(tenant: dict[str, Any]) -> list[str]:
     """For `SHARE_COLUMNS`."""
     holds = ", ".join(f"{count} {type_}" for type_, count in tenant["held"].items())
-    entitled = ", ".join(f"{number(gpus)} {type_}" for type_, gpus in tenant["entitled"].items() if gpus)
+    entitled = ", ".join(f"{format_number(gpus)} {type_}" for type_, gpus in tenant["entitled"].items() if gpus)
     counts = [str(tenant["running"]), str(tenant["waiting"])]
     return [
         tenant["tenant"],
-        number(tenant["weight"]),
+        format_number(tenant["weight"]),
         holds or "-",
         entitled or "-",
         f"{tenant['gpu_hours']:.2f}",

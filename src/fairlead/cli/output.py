@@ -83,10 +83,6 @@ def print_words(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         Console(width=max(room, sum(least[i] + 3 for i in shown) + 1), highlight=False).print(table)
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    return "-" if value is None else f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
-
-
 @contextmanager
 def steps(what: str) -> Iterator[Callable[[int, int], None]]:
     """Gives a function that is told how much is done, and of how much; shows the time left."""

@@ -8,9 +8,9 @@ import typer
 
 from fairlead.cli.jobs import load_job
 from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile
-from fairlead.cli.output import Format, Output, number, print_json, print_table
+from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import FairleadError
-from fairlead.model.units import parse_duration
+from fairlead.model.units import format_number, parse_duration
 
 
 def profile(
@@ -50,7 +50,10 @@ def profile(
         print_json({"note": found.note, "speeds": [asdict(row) for row in found.rows], "failures": found.failures})
     else:
         print(found.note)
-        rows = [[row.gpu, str(row.gpus), str(row.nodes), number(row.steps_per_s, 4), row.source] for row in found.rows]
+        rows = [
+            [row.gpu, str(row.gpus), str(row.nodes), format_number(row.steps_per_s, 4), row.source]
+            for row in found.rows
+        ]
         rows += [[type_, str(spec.gpus), "-", "-", why] for type_, why in found.failures.items()]
         print_table(f"{spec.model}", ["type", "GPUs", "nodes", "steps/s", "source, or why not"], rows)
     if not found.rows:

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.cli.options import Throughputs, open_profile
-from fairlead.cli.output import Format, Output, number, print_json, print_table
+from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError, NotFoundError
+from fairlead.model.units import format_number
 from fairlead.rates.profile import Layer, Profile
 
 FORMULA_SHOWN = ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (8, 2), (16, 2))  # GPUs, nodes
@@ -78,7 +79,8 @@ def show(
         return
     title = f"{model}: needs {facts['memory_gib']:g} GiB a GPU, a move costs {facts['restart_s']:g} s"
     table = [
-        [r["gpu"], str(r["gpus"]), str(r["nodes"]), number(r["samples_per_s"], 4), r["kind"], r["source"]] for r in rows
+        [r["gpu"], str(r["gpus"]), str(r["nodes"]), format_number(r["samples_per_s"], 4), r["kind"], r["source"]]
+        for r in rows
     ]
     print_table(title, ["gpu", "GPUs", "nodes", "samples/s", "kind", "source"], table, 1)
 
@@ -99,7 +101,7 @@ def at(
     if output is Format.json:
         print_json({"model": model, "profile": profile.name, "gpus": gpus, "nodes": nodes, "rates": rows})
         return
-    table = [[r["gpu"], number(r["samples_per_s"], 4), r["layer"], r["source"]] for r in rows]
+    table = [[r["gpu"], format_number(r["samples_per_s"], 4), r["layer"], r["source"]] for r in rows]
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
     print_table(f"{model} on {gpus} GPUs of {where}", ["gpu", "samples/s", "known by", "source"], table, 1)
 

@@ -15,7 +15,7 @@ from fairlead.cli.options import (
     open_profile,
     parse_parameters,
 )
-from fairlead.cli.output import Format, Output, number, print_json, print_table, progress
+from fairlead.cli.output import Format, Output, print_json, print_table, progress
 from fairlead.cli.world import (
     CheckpointEvery,
     Decide,
@@ -35,7 +35,7 @@ from fairlead.cli.world import (
     world_of,
 )
 from fairlead.model.errors import InputError
-from fairlead.model.units import format_duration, parse_duration
+from fairlead.model.units import format_duration, format_number, parse_duration
 
 MOST_TENANTS = 20  # shown in a table
 
@@ -150,9 +150,9 @@ def _print_tenants(tenants: dict[str, Any]) -> None:
             f"{found['jobs_finished']:,}",
             format_duration(found["jct_s"]["mean"]),
             format_duration(found["wait_s"]["mean"]),
-            number(found["ftf"]["mean"]),
-            number(found["ftf"]["max"]),
-            number(found["gpu_hours"]),
+            format_number(found["ftf"]["mean"]),
+            format_number(found["ftf"]["max"]),
+            format_number(found["gpu_hours"]),
         ]
         for name, found in sorted(tenants.items(), key=lambda item: -item[1]["gpu_hours"])
     ]
@@ -175,4 +175,4 @@ def _text(name: str, value: Any) -> str:
         return value
     if name in ("decision_s", "cpu_s", "wall_s"):
         return "-" if value is None else f"{value:.3g}s"
-    return format_duration(value) if name.endswith("_s") else number(value)
+    return format_duration(value) if name.endswith("_s") else format_number(value)

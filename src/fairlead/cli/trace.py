@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.cli.options import Aliases, Cluster, Seed, Throughputs, gpu_aliases, open_profile, parse_pairs
-from fairlead.cli.output import Format, Output, number, print_json, print_table
+from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError
-from fairlead.model.units import format_duration
+from fairlead.model.units import format_duration, format_number
 
 app = typer.Typer(help="Read, convert and generate workloads.", no_args_is_help=True)
 
@@ -171,10 +171,10 @@ def _print_stats(found: dict[str, Any], notes: list[str]) -> None:
         ["format", found["format"]],
         ["jobs", f"{found['jobs']:,}" + (f" ({found['unknown']:,} without a length)" if found["unknown"] else "")],
         ["span", format_duration(found["span_s"])],
-        ["arrivals per hour", number(found["arrivals_per_h"])],
+        ["arrivals per hour", format_number(found["arrivals_per_h"])],
         [f"durations on {found['reference']}", "  ".join(f"{k} {format_duration(v)}" for k, v in duration.items())],
-        ["GPU-hours", number(found["gpu_hours"])],
-        ["load", number(found["load"])],
+        ["GPU-hours", format_number(found["gpu_hours"])],
+        ["load", format_number(found["load"])],
         ["widths", _counts(found["widths"])],
         ["models", _counts(found["models"])],
         ["tenants", _counts(found["tenants"])],

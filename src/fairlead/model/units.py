@@ -1,4 +1,4 @@
-"""Durations as people write them, and back."""
+"""Durations and numbers as people write them, and back."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ def format_duration(seconds: float | None) -> str:
     if days:
         return f"{days}d {hours:02d}h"
     return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest_s:02d}s"
+
+
+def format_number(value: float | None, digits: int = 3) -> str:
+    """So many digits that count, thousands whole and apart: `0.0123`, `45,678`; a dash where there is nothing to say."""
+    return "-" if value is None else f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def _as_number(text: str | float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,17 +54,21 @@ def new_figure(rows: int, columns: int, title: str) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: str) -> None:
-    """As PNG, PDF or SVG, by the name; without the date, so that the same figure gives the same file."""
+def save(figure: Figure, path: str, title: str | None = None) -> None:
+    """As PNG, PDF or SVG, by the name; without the date, so that the same figure gives the same file.
+
+    The title is for those who ask the file what it is; a paper's figure has a caption instead.
+    """
     import matplotlib as mpl
 
     suffix = Path(path).suffix.lower()
     if suffix not in _SUFFIXES:
         raise InputError(f'figure "{path}": wanted a name that ends in {", ".join(_SUFFIXES)}')
-    date = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(suffix)
+    date: Mapping[str, str | None] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(suffix, {})
+    facts = date if title is None else {**date, "Title": title}
     try:
         with mpl.rc_context(_STYLE):
-            figure.savefig(path, dpi=150, metadata=date)
+            figure.savefig(path, dpi=150, metadata=facts)
     except OSError as error:
         raise InputError(f"cannot write the figure: {error.strerror}", path=path) from None
 

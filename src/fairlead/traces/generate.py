@@ -105,7 +105,7 @@ def generate(
         f"generated: {jobs} jobs, {arrivals} arrivals, {durations} durations, load {load:g} on {cluster.total_gpus} GPUs, seed {seed}",
         f'models and speeds from profile "{profile.name}"',
     )
-    return Trace(specs, f"generated-{seed}", "generated", notes=notes)
+    return Trace(specs, "generated workload", "generated", notes=notes)
 
 
 class _Choice:

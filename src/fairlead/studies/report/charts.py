@@ -9,12 +9,15 @@ from typing import Any
 
 from fairlead.studies.comparison.compare import Comparison
 from fairlead.studies.report import data
+from fairlead.studies.report.axes import log_range, log_ticks, tick_text
+from fairlead.studies.report.labels import Area, Spot
 from fairlead.studies.report.style import style_of, tenant_colours
 
 Chart = dict[str, Any]  # {"data": [...], "layout": {...}}
 FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#222"}
 GRID = "#e6e6e6"
 COLUMNS = 2  # of small multiples
+FRONTIER = Area(560, 385, 7.4, 16)  # pixels in a narrow window; in a wide one names are only further apart
 BELOW = 110  # pixels under a plot, for the axis' title and the legend
 
 
@@ -32,40 +35,57 @@ def frontier(found: Comparison, load: float | None) -> Chart:
             "hoverinfo": "skip",
         }
     ]
-    sides = data.label_sides(points)
-    for point in points:
+    frame = data.frame_of(points, FRONTIER)
+    layout = _layout("mean JCT, hours (left is faster)", "max FTF (down is fairer)", height=460)
+    layout["annotations"] = []
+    for point, spot in zip(points, frame.labels, strict=True):
         style = style_of(point.policy)
         traces.append(
             {
                 "type": "scatter",
-                "mode": "markers+text",
+                "mode": "markers",
                 "name": _safe(point.policy),
                 "x": [point.x[0]],
                 "y": [point.y[0]],
                 "error_x": _whiskers(point.x, style.colour),
                 "error_y": _whiskers(point.y, style.colour),
                 "marker": {"color": style.colour, "symbol": style.marker, "size": 11},
-                "text": [_safe(point.policy)],
-                "textposition": " ".join(sides[point.policy]),
                 "showlegend": False,
                 "hovertemplate": f"{_safe(point.policy)}<br>mean JCT %{{x:.3g}} h<br>max FTF %{{y:.3g}}<extra></extra>",
             }
         )
-    layout = _layout("mean JCT, hours (left is faster)", "max FTF (down is fairer)", height=460)
+        layout["annotations"].append(_label(point, spot, style.colour))
     layout["showlegend"] = False
-    layout["xaxis"] |= _log_axis([value for point in points for value in point.x])
-    layout["yaxis"] |= _log_axis([value for point in points for value in point.y])
+    layout["xaxis"] |= _log_axis(*frame.x)
+    layout["yaxis"] |= _log_axis(*frame.y)
     layout["margin"]["b"] = 60
     return {"data": traces, "layout": layout}
+
+
+def _label(point: data.Point, spot: Spot, colour: str) -> dict[str, Any]:
+    """The policy's name, with a line to its point where others stood between."""
+    return {
+        "text": _safe(point.policy),
+        "x": math.log10(point.x[0]),  # plotly wants the exponents here
+        "y": math.log10(point.y[0]),
+        "ax": round(spot.dx, 1),
+        "ay": round(-spot.dy, 1),
+        "showarrow": True,
+        "arrowhead": 0,
+        "arrowwidth": 1,
+        "arrowcolor": colour if spot.far else "rgba(0,0,0,0)",
+        "standoff": 6,
+        "borderpad": 0,
+        "bgcolor": "rgba(255,255,255,0.7)",
+        "font": {"size": 13},
+    }
 
 
 def distribution(found: Comparison, load: float | None, column: str) -> Chart:
     curves = data.distribution(found, load, column)
     layout = _layout(data.CDFS[column], "part of the jobs", height=380)
-    layout["xaxis"] |= _log_axis([x for curve in curves for x in (curve.x[0], curve.x[-1])])
+    layout["xaxis"] |= _log_axis(*log_range((x for curve in curves for x in (curve.x[0], curve.x[-1])), room=0.02))
     layout["yaxis"]["range"] = [0, 1.01]
-    if column == "latency_ratio":
-        layout["xaxis"]["title"]["text"] += f" (below {data.LEAST_RATIO:g} drawn there)"
     if column == "ftf":
         layout["shapes"] = [
             {
@@ -187,14 +207,15 @@ def bars(found: Comparison, load: float | None, metric: str, label: str, *, log:
             "arrayminus": [cell["mean"] - cell["low"] for _, cell in rows],
             "color": "#444",
             "thickness": 1.2,
+            "visible": any(cell["high"] > cell["low"] for _, cell in rows),
         },
         "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
     }
     layout = _layout("", label, height=340)
     layout["margin"]["b"] = 60
-    layout["xaxis"] |= {"showgrid": False, "type": "category", "automargin": True}
+    layout["xaxis"] |= {"showgrid": False, "type": "category", "automargin": True, "tickangle": -40}
     if log:
-        layout["yaxis"] |= _log_axis([cell[key] for _, cell in rows for key in ("low", "high")])
+        layout["yaxis"] |= _log_axis(*log_range(cell[key] for _, cell in rows for key in ("low", "high")))
     return {"data": [trace], "layout": layout}
 
 
@@ -236,15 +257,10 @@ def _layout(x: str, y: str, height: int, top: int = 16) -> dict[str, Any]:
     }
 
 
-def _log_axis(values: Sequence[float]) -> dict[str, Any]:
-    """Ticks at 1, 2 and 5 times a power of ten, written out; only powers where they are many."""
-    positive = [value for value in values if value > 0]
-    if not positive:
-        return {"type": "log"}
-    low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
-    steps = (1, 2, 5) if high - low <= 3 else (1,)
-    ticks = [step * 10.0**power for power in range(low - 1, high + 1) for step in steps]
-    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+def _log_axis(low: float, high: float) -> dict[str, Any]:
+    ticks = log_ticks(low, high)
+    bounds = [math.log10(low), math.log10(high)]  # plotly wants the exponents here
+    return {"type": "log", "range": bounds, "tickvals": ticks, "ticktext": [tick_text(tick) for tick in ticks]}
 
 
 def _panels(titles: Sequence[str], y: str, highest: float, hours: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +12,19 @@ import numpy as np
 
 from fairlead.model.cluster import Cluster
 from fairlead.studies.comparison.compare import Comparison
+from fairlead.studies.report.axes import log_range
+from fairlead.studies.report.labels import Area, Spot, place_labels
 
 MOST_POINTS = 300  # of a distribution's curve
 MOST_GPUS = 64  # rows of a Gantt chart
 MOST_BARS = 6000  # of a Gantt chart
 GANTT_H = 24.0
+LEAST_RATIO = 0.01  # a logarithmic axis has no room for 0
 CDFS = {
     "jct_s": "JCT, hours",
     "ftf": "finish-time fairness (FTF)",
-    "latency_ratio": "latency ratio",
+    "latency_ratio": f"latency ratio (below {LEAST_RATIO:g} drawn there)",
 }
-LEAST_RATIO = 0.01  # a logarithmic axis has no room for 0
 
 Record = dict[str, Any]
 
@@ -114,37 +117,24 @@ def undominated(points: Sequence[Point]) -> list[Point]:
     return best
 
 
-def label_sides(points: Sequence[Point]) -> dict[str, tuple[str, str]]:
-    """("top" or "bottom", "left" or "right") of each point's name, by policy, so that few names overlap.
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The axes of the frontier: bounds of both, and where each name stands."""
 
-    Greedy, on logarithmic axes: a name takes the side where it covers the least of other points and names.
-    """
-    if not points:
-        return {}
-    at = np.log([[p.x[0], p.y[0]] for p in points])
-    span = np.maximum(np.ptp(np.log([[p.x[1:], p.y[1:]] for p in points]), axis=(0, 2)), 1e-9)
-    at = at / span  # in parts of the chart
-    taken = [(x - 0.008, x + 0.008, y - 0.015, y + 0.015) for x, y in at]
-    sides: dict[str, tuple[str, str]] = {}
-    for k in np.argsort(at[:, 0], kind="stable").tolist():
-        x, y = at[k]
-        best: tuple[float, tuple[str, str], tuple[float, float, float, float]] | None = None
-        for side in (("top", "right"), ("bottom", "right"), ("top", "left"), ("bottom", "left")):
-            width = 0.013 * len(points[k].policy)
-            left = x + 0.01 if side[1] == "right" else x - 0.01 - width
-            low = y + 0.015 if side[0] == "top" else y - 0.06
-            box = (left, left + width, low, low + 0.045)
-            covered = sum(_overlap(box, other) for i, other in enumerate(taken) if i != k)
-            if best is None or covered < best[0]:
-                best = covered, side, box
-        assert best is not None
-        sides[points[k].policy] = best[1]
-        taken.append(best[2])
-    return sides
+    x: tuple[float, float]
+    y: tuple[float, float]
+    labels: list[Spot]
 
 
-def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> float:
-    return max(min(a[1], b[1]) - max(a[0], b[0]), 0.0) * max(min(a[3], b[3]) - max(a[2], b[2]), 0.0)
+def frame_of(points: Sequence[Point], area: Area) -> Frame:
+    x, y = log_range(v for p in points for v in p.x), log_range(v for p in points for v in p.y)
+
+    def part(value: float, bounds: tuple[float, float]) -> float:
+        return math.log(max(value, bounds[0]) / bounds[0]) / math.log(bounds[1] / bounds[0])
+
+    at = [(part(p.x[0], x), part(p.y[0], y)) for p in points]
+    whiskers = [(part(p.x[1], x), part(p.x[2], x), part(p.y[1], y), part(p.y[2], y)) for p in points]
+    return Frame(x, y, place_labels([p.policy for p in points], at, whiskers, area))
 
 
 def bars_of(found: Comparison, load: float | None, metric: str) -> list[tuple[str, dict[str, float]]]:
@@ -218,7 +208,7 @@ def _busy_window(found: Comparison, records: Sequence[Record]) -> tuple[float, f
     """A day around the median arrival, or what there is of it."""
     arrivals_h = np.array([job.arrival_s for job in found.setup.trace.jobs]) / 3600
     arrivals_h = arrivals_h - arrivals_h.min()
-    end_h = max(record["series"]["hour"][-1] for record in records)
+    end_h = min(max(record["series"]["hour"][-1] for record in records), shown_hours(found, records[0]["load"]))
     length_h = min(GANTT_H, end_h)
     from_h = float(np.clip(np.median(arrivals_h) - length_h / 2, 0.0, max(end_h - length_h, 0.0)))
     return round(from_h, 2), round(from_h + length_h, 2)

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 from fairlead.model.errors import InputError
 from fairlead.studies.comparison.compare import Comparison
+from fairlead.studies.comparison.words import title_of
 from fairlead.studies.figures import new_figure, save
 from fairlead.studies.report import data
+from fairlead.studies.report.axes import log_range, log_ticks, tick_text
+from fairlead.studies.report.labels import Area
 from fairlead.studies.report.style import OTHERS, style_of, tenant_colours
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "triangle-down": "v"}
 MARKERS |= {"cross": "P", "x": "X", "star": "*"}
+FRONTIER = Area(290, 195, 4.4, 9.5)  # points
 HOURS = "hours since the first arrival"
 MANY_ROWS = 32  # of a Gantt chart: beyond, only nodes are named
 
@@ -37,7 +41,7 @@ def draw_all(found: Comparison, folder: str, window_h: tuple[float, float] | Non
     def keep(figure: Figure, name: str) -> None:
         for suffix in ("pdf", "png"):
             written.append(str(Path(folder) / f"{name}.{suffix}"))
-            save(figure, written[-1])
+            save(figure, written[-1], title_of(found.answer))
 
     for load in found.answer["loads"]:
         end = "" if load is None or len(found.answer["loads"]) == 1 else f"-load-{load:g}"
@@ -52,12 +56,13 @@ def draw_all(found: Comparison, folder: str, window_h: tuple[float, float] | Non
 
 def _frontier(found: Comparison, load: float | None) -> Figure:
     figure = new_figure(1, 1, "")
+    figure.set_size_inches(4.8, 3.4)
     axes = figure.axes[0]
     points = data.frontier(found, load)
     best = data.undominated(points)
     axes.step([p.x[0] for p in best], [p.y[0] for p in best], where="post", color="0.6", linestyle=":", linewidth=1)
-    sides = data.label_sides(points)
-    for point in points:
+    frame = data.frame_of(points, FRONTIER)
+    for point, spot in zip(points, frame.labels, strict=True):
         style = style_of(point.policy)
         (x, low_x, high_x), (y, low_y, high_y) = point.x, point.y
         axes.errorbar(
@@ -70,41 +75,46 @@ def _frontier(found: Comparison, load: float | None) -> Figure:
             elinewidth=0.7,
             capsize=2,
         )
-        up, right = sides[point.policy][0] == "top", sides[point.policy][1] == "right"
         axes.annotate(
             point.policy,
             (x, y),
-            xytext=(5 if right else -5, 4 if up else -4),
+            xytext=(spot.dx, spot.dy),
             textcoords="offset points",
-            ha="left" if right else "right",
-            va="bottom" if up else "top",
+            ha="center",
+            va="center",
             fontsize=7.5,
+            bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5},
+            arrowprops={"arrowstyle": "-", "color": style.colour, "linewidth": 0.6, "shrinkB": 4} if spot.far else None,
         )
-    axes.set(xlabel="mean JCT, hours", ylabel="max FTF", xscale="log", yscale="log")
-    for axis in (axes.xaxis, axes.yaxis):
-        _plain_log(axis)
+    axes.set(xlabel="mean JCT, hours", ylabel="max FTF")
+    _log(axes.xaxis, *frame.x)
+    _log(axes.yaxis, *frame.y)
     return figure
 
 
-def _plain_log(axis: Axis) -> None:
-    """1, 2, 5, 10 instead of powers: a chart of policies rarely spans a decade."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def _log(axis: Axis, low: float, high: float) -> None:
+    """1, 2, 5, 10 instead of powers: a chart of policies rarely spans many decades."""
+    from matplotlib.ticker import NullLocator
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    name = "x" if axis is axis.axes.xaxis else "y"
+    axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low, high)})
+    ticks = log_ticks(low, high)
+    axis.set_ticks(ticks, [tick_text(tick) for tick in ticks])
+    axis.set_minor_locator(NullLocator())
 
 
 def _distributions(found: Comparison, load: float | None) -> Figure:
     figure = new_figure(1, len(data.CDFS), "")
     for axes, (column, label) in zip(figure.axes, data.CDFS.items(), strict=True):
-        for curve in data.distribution(found, load, column):
+        curves = data.distribution(found, load, column)
+        for curve in curves:
             style = style_of(curve.policy)
             line = LINES[style.dash]
             axes.step(
                 curve.x, curve.y, where="post", color=style.colour, linestyle=line, label=curve.policy, linewidth=1.2
             )
-        axes.set(xscale="log", xlabel=label, ylim=(0, 1.01))
+        axes.set(xlabel=label, ylim=(0, 1.01))
+        _log(axes.xaxis, *log_range((x for curve in curves for x in (curve.x[0], curve.x[-1])), room=0.02))
         if column == "ftf":
             axes.axvline(1.0, color="0.6", linestyle=":", linewidth=1)
     figure.axes[0].set_ylabel("part of the jobs")
@@ -188,13 +198,16 @@ def _bars(metric: str, label: str, *, log: bool = False) -> Callable[[Comparison
             [cell["high"] - cell["mean"] for _, cell in rows],
         ]
         colours = [style_of(policy).colour for policy, _ in rows]
-        axes.bar([policy for policy, _ in rows], mean, yerr=spread, color=colours, ecolor="0.3", capsize=2)
+        several = any(cell["high"] > cell["low"] for _, cell in rows)
+        whiskers = spread if several else None
+        axes.bar([policy for policy, _ in rows], mean, yerr=whiskers, color=colours, ecolor="0.3", capsize=2)
+        axes.set_axisbelow(True)
         axes.set_ylabel(label)
-        axes.tick_params(axis="x", labelrotation=60)
+        for text in axes.get_xticklabels():
+            text.set(rotation=40, ha="right", rotation_mode="anchor")
         axes.grid(visible=False, axis="x")
         if log:
-            axes.set_yscale("log")
-            _plain_log(axes.yaxis)
+            _log(axes.yaxis, *log_range(cell[key] for _, cell in rows for key in ("low", "high")))
         return figure
 
     return draw

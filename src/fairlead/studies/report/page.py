@@ -6,9 +6,10 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from fairlead.model.units import format_duration
+from fairlead.model.units import format_duration, format_number
 from fairlead.numerics.paired import ALPHA, fewest_pairs
 from fairlead.studies.comparison.compare import Comparison
+from fairlead.studies.comparison.words import gpus_of, title_of, value_text
 from fairlead.studies.report import charts, data
 from fairlead.studies.report.style import style_of
 from fairlead.traces.files import create_text
@@ -31,6 +32,7 @@ def render(found: Comparison, window_h: tuple[float, float] | None = None) -> st
     gantt = charts.gantts(found, window_h)
     return page.render(
         kind=KIND,
+        title=title_of(answer),
         answer=answer,
         loads=[{"value": load, "label": _load_text(load)} for load in answer["loads"]],
         colour={policy["name"]: style_of(policy["name"]).colour for policy in answer["policies"]},
@@ -42,6 +44,7 @@ def render(found: Comparison, window_h: tuple[float, float] | None = None) -> st
         tenants=_tenant_table(answer),
         gantt_window=_window(found, window_h) if gantt else "",
         duration=format_duration,
+        number=format_number,
         figures=_script([_figures(found, load) for load in answer["loads"]]),
         gantt=_script(gantt),
         gantt_policies=list(gantt),
@@ -57,7 +60,7 @@ def _figures(found: Comparison, load: float | None) -> dict[str, Any]:
         "utilisation": charts.utilisation(found, load),
         "fragmentation": charts.fragmentation(found, load),
         "migrations": charts.bars(found, load, "migrations", "moves per job"),
-        "decisions": charts.bars(found, load, "decision_mean", "mean CPU time of a decision, ms", log=True),
+        "decisions": charts.bars(found, load, "decision_mean", "CPU time of a decision, ms", log=True),
         "tenants": charts.tenants(found, load),
     }
 
@@ -74,14 +77,6 @@ def _cell(row: dict[str, Any], metric: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def value_text(value: float, unit: str, digits: int = 3) -> str:
-    if unit == "s":
-        return format_duration(value)
-    if unit == "part":
-        return f"{value:.1%}"
-    return f"{value:.{digits}g} ms" if unit == "ms" else f"{value:.{digits}g}"
-
-
 def _load_text(load: float | None) -> str:
     return "the trace's own load" if load is None else f"load {load:g}"
 
@@ -91,7 +86,7 @@ def _world(answer: dict[str, Any]) -> list[tuple[str, str]]:
     settings, world = answer["settings"], answer["world"]
     low, high = world["server_factor"]
     rows = [
-        ("cluster", ", ".join(f"{count} {label}" for label, count in answer["cluster"]["gpus"].items())),
+        ("cluster", f"{gpus_of(answer)} in {answer['cluster']['nodes']} nodes"),
         ("round", format_duration(settings["round_s"]) + f", decided at {settings['when']}"),
         ("minimum run", format_duration(settings["min_run_s"])),
         ("restart cost", "each model's own" if answer["restart_s"] is None else format_duration(answer["restart_s"])),

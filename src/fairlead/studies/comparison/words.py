@@ -1,0 +1,28 @@
+"""A comparison in words: the same on the terminal, on the page and in figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairlead.model.units import format_duration, format_number
+
+
+def title_of(answer: dict[str, Any], load: float | None = None) -> str:
+    """What was compared on what: `week12: 1,200 jobs of 4 tenants on 8 a100, 16 v100, load 0.8`."""
+    work = answer["workload"]
+    at = "" if load is None else f", load {load:g}"
+    tenants = f"{work['tenants']:,} tenant{'s' if work['tenants'] != 1 else ''}"
+    return f"{work['name']}: {work['jobs']:,} jobs of {tenants} on {gpus_of(answer)}{at}"
+
+
+def gpus_of(answer: dict[str, Any]) -> str:
+    return ", ".join(f"{count} {label}" for label, count in answer["cluster"]["gpus"].items())
+
+
+def value_text(value: float, unit: str, digits: int = 3) -> str:
+    """A value of the table with its unit."""
+    if unit == "s":
+        return format_duration(value)
+    if unit == "part":
+        return f"{value:.1%}"
+    return f"{format_number(value, digits)} ms" if unit == "ms" else format_number(value, digits)
