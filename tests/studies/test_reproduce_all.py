@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +17,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import fairlead
 from fairlead.cli.main import app
 from fairlead.cli.reproduce import print_study
+from fairlead.model.errors import FairleadError, InputError
 from fairlead.studies import reproduce_fft, reproduce_hare, reproduce_hops, reproduce_oef
-from fairlead.studies.claims import Claim, Study, Table, page
-from fairlead.studies.reproduce_all import STUDIES, Found, run_studies
+from fairlead.studies.claims import Claim, Study, Table, page, section
+from fairlead.studies.reproduce_all import STUDIES, Progress, label, run_studies, study_of
+from fairlead.studies.reproduce_results import NAMES, Found, Results, code_digest, measures
 
+JUDGED = ("oef", "hare", "fft")  # studies whose every line with a paper's number has a verdict
 TINY: dict[str, Any] = {
     "oef": reproduce_oef.Scale(mixes=2, lies=1, seeds=1, jobs=60),
     "hare": reproduce_hare.Scale(seeds=1, sweeps=False, intervals=10),
@@ -24,8 +35,12 @@ TINY: dict[str, Any] = {
 }
 
 
+def quiet(_: Progress) -> None:
+    pass
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Found], Path]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Found], Path]]:
     keep = tmp_path_factory.mktemp("results")
     patch = pytest.MonkeyPatch()
     small = replace(reproduce_hare.headlines()[0], jobs=8, rounds=(2, 5))
@@ -33,13 +48,26 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Found], Path]:
     patch.setattr(reproduce_hare, "ROOM_GIB", (1.0,))
     patch.setattr(reproduce_hops, "workload", lambda seed, jobs, rate, w=reproduce_hops.workload: w(seed, 5, rate))
     try:
-        return run_studies(TINY, 1, lambda *_: None, keep), keep
+        yield run_studies(TINY, 1, quiet, Results(keep)), keep
     finally:
         patch.undo()
 
 
-def test_the_page_holds_every_claim_with_the_paper_s_number_and_ours(found: tuple[list[Found], Path]) -> None:
-    studies = [one.study for one in found[0]]
+@pytest.fixture
+def tiny_oef(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The command knows one study, and it is small."""
+    monkeypatch.setattr(reproduce_oef, "QUICK", TINY["oef"])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("hare", "fft", "hops"):
+        monkeypatch.delitem(STUDIES, name)
+    return TINY["oef"]
+
+
+# ---- the page ------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_holds_every_claim_with_the_paper_s_number_ours_and_a_verdict(found: tuple[list[Found], Path]) -> None:
+    studies = [study_of(one) for one in found[0]]
 
     lines = page(studies, "fairlead reproduce all").splitlines()
 
@@ -48,30 +76,35 @@ def test_the_page_holds_every_claim_with_the_paper_s_number_and_ours(found: tupl
         assert any(claim.paper for table in study.tables for claim in table.claims)
         for table in study.tables:
             assert f"`{study.command}`, {table.seeds}." in lines
-            for claim in table.claims:
-                paper = [claim.paper or "-"] if table.has_paper else []
-                assert f"| {' | '.join([claim.claim, *paper, *claim.ours])} |" in lines
-                assert all(cell and "nan" not in cell for cell in claim.ours)
+            assert "seed" in table.seeds
+            for claim, row in zip(table.claims, table.rows, strict=True):
+                assert f"| {' | '.join(row)} |" in lines
+                assert all(cell and "nan" not in cell for cell in row[1:])
+                if study.name in JUDGED:
+                    assert bool(claim.verdict) == bool(claim.paper), claim.claim
 
 
-def test_kept_results_are_not_repeated_and_give_the_same_page(found: tuple[list[Found], Path]) -> None:
-    told: list[tuple[object, ...]] = []
+def test_every_number_of_ours_shows_its_spread(found: tuple[list[Found], Path]) -> None:
+    """Mean and (least..most), a count of cases, or a dash."""
+    cells = [
+        cell for one in found[0] for table in study_of(one).tables for claim in table.claims for cell in claim.ours
+    ]
 
-    again = run_studies(TINY, 1, lambda *said: told.append(said), found[1])
+    assert cells
+    for cell in cells:
+        assert cell == "-" or ".." in cell or " of " in cell, cell
 
-    assert told == []
-    assert page([one.study for one in again], "x") == page([one.study for one in found[0]], "x")
 
+def test_a_sentence_stands_below_the_table_of_its_claim() -> None:
+    table = Table(
+        "t", "seed 0", ("ours",), (Claim("a | b", "2x", ("1x",), "half as many.", "missed"), Claim("c", "", ("3",)))
+    )
+    text = page([Study("oef", "P", True, "w", "r", (table,), ("what the full run gave",))], "c")
 
-def test_results_of_another_scale_are_not_taken(found: tuple[list[Found], Path], tmp_path: Path) -> None:
-    kept = json.loads((found[1] / "fft.json").read_text())
-    kept["scale"]["seeds"] = 7
-    (tmp_path / "fft.json").write_text(json.dumps(kept))
-    told: list[tuple[object, ...]] = []
-
-    run_studies({"fft": TINY["fft"]}, 1, lambda *said: told.append(said), tmp_path)
-
-    assert [said[2] for said in told] == [1, 2, 3, 4]
+    assert "| a \\| b | 2x | 1x | missed |\n| c | - | 3 | - |" in text
+    assert "- *a | b:* half as many." in text
+    assert "**1 claims:** missed 1. Missed: a | b." in text
+    assert "not from the quick one" in text
 
 
 def test_no_word_of_a_table_breaks_at_80_columns(
@@ -79,40 +112,197 @@ def test_no_word_of_a_table_breaks_at_80_columns(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for one in found[0]:
-        print_study(one.study)
+        study = study_of(one)
+        print_study(study)
         text = capsys.readouterr().out
         words = set(text.split())
         assert max(len(line) for line in text.splitlines()) <= 80
-        for table in one.study.tables:
+        for table in study.tables:
             assert {word for row in table.rows for cell in row for word in cell.split()} <= words
 
 
-def test_the_command_writes_the_page_and_one_study_still_gives_json(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+# ---- results that are kept -----------------------------------------------------------------------------------------
+
+
+def test_kept_results_are_not_repeated_and_give_the_same_page(found: tuple[list[Found], Path]) -> None:
+    told: list[Progress] = []
+
+    again = run_studies(TINY, 1, told.append, Results(found[1]))
+
+    assert told == []
+    assert page([study_of(one) for one in again], "x") == page([study_of(one) for one in found[0]], "x")
+
+
+def test_results_of_two_scales_lie_beside_each_other(found: tuple[list[Found], Path]) -> None:
+    other = replace(TINY["fft"], seeds=7)
+
+    assert not Results(found[1]).find("fft", other, label("fft", other))[0].parts
+    assert label("fft", reproduce_fft.FULL) == "full"
+    assert len({label("fft", scale) for scale in (other, TINY["fft"], reproduce_fft.FULL, reproduce_fft.QUICK)}) == 4
+
+
+def change(path: Path, how: Callable[[dict[str, Any]], None]) -> None:
+    read = json.loads(path.read_text())
+    how(read)
+    path.write_text(json.dumps(read))
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (lambda read: read["scale"].update(seeds=7), "another scale"),
+        (lambda read: read.update(code="abc"), "measured by other code"),
+        (lambda read: read.update(fairlead="reproduction/0"), "another version"),
+    ],
+    ids=["scale", "code", "kind"],
+)
+def test_results_of_something_else_are_not_taken_and_that_is_said(
+    found: tuple[list[Found], Path], tmp_path: Path, what: Callable[[dict[str, Any]], None], said: str
 ) -> None:
-    tiny = TINY["oef"]
-    monkeypatch.setattr(reproduce_oef, "QUICK", tiny)
-    for name in ("hare", "fft", "hops"):
-        monkeypatch.delitem(STUDIES, name)
+    name = f"oef-{label('oef', TINY['oef'])}.json"
+    (tmp_path / name).write_text((found[1] / name).read_text())
+    change(tmp_path / name, what)
+    told: list[Progress] = []
+    remarks: list[str] = []
+
+    run_studies({"oef": TINY["oef"]}, 1, told.append, Results(tmp_path), remarks.append)
+
+    assert [one.done for one in told] == [1, 2, 3, 4]
+    assert len(remarks) == 1
+    assert said in remarks[0]
+
+
+def test_results_of_other_code_are_taken_where_that_is_asked_for(
+    found: tuple[list[Found], Path], tmp_path: Path
+) -> None:
+    name = f"oef-{label('oef', TINY['oef'])}.json"
+    (tmp_path / name).write_text((found[1] / name).read_text())
+    change(tmp_path / name, lambda read: read.update(code="abcdef", version="0.0.7"))
+    told: list[Progress] = []
+    remarks: list[str] = []
+
+    (one,) = run_studies({"oef": TINY["oef"]}, 1, told.append, Results(tmp_path, older=True), remarks.append)
+
+    assert told == []
+    assert "used all the same" in remarks[0]
+    assert "Measured by Fairlead 0.0.7, sources abcdef" in section(study_of(one))
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / f"oef-{label('oef', TINY['oef'])}.json"
+    path.write_text('{"fairlead": "reproduction/1"}')
+
+    with pytest.raises(InputError, match=r"does not hold a study's results.*remove it"):
+        run_studies({"oef": TINY["oef"]}, 1, quiet, Results(tmp_path))
+
+
+def test_parts_that_are_done_are_kept_when_a_study_stops_in_the_middle(
+    found: tuple[list[Found], Path], tmp_path: Path
+) -> None:
+    def stop(now: Progress) -> None:
+        if now.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_studies({"oef": TINY["oef"]}, 1, stop, Results(tmp_path))
+    told: list[Progress] = []
+    (one,) = run_studies({"oef": TINY["oef"]}, 1, told.append, Results(tmp_path))
+
+    assert [now.done for now in told] == [3, 4]
+    assert told[0].left_s > 0
+    assert told[1].left_s == 0
+    whole = next(other for other in found[0] if other.name == "oef")
+    assert list(one.parts) == list(whole.parts)
+    assert one.parts["broken promises, RTX 3070/3080/3090"] == whole.parts["broken promises, RTX 3070/3080/3090"]
+
+
+def test_in_processes_the_numbers_are_the_same_and_a_failure_is_alone(
+    found: tuple[list[Found], Path], tmp_path: Path
+) -> None:
+    """There is nothing to tell of no seeds."""
+    with pytest.raises(FairleadError, match="reproduce fft failed: IndexError"):
+        run_studies({"oef": TINY["oef"], "fft": replace(TINY["fft"], seeds=0)}, 2, quiet, Results(tmp_path))
+
+    one, _ = Results(tmp_path).find("oef", TINY["oef"], label("oef", TINY["oef"]))
+    whole = next(other for other in found[0] if other.name == "oef")
+    assert without_timings(one.parts) == without_timings(whole.parts)
+
+
+def without_timings(value: Any) -> Any:
+    return {k: without_timings(v) for k, v in value.items() if k != "decision_ms"} if isinstance(value, dict) else value
+
+
+def test_the_digest_covers_all_that_a_study_imports_of_the_studies() -> None:
+    root = Path(fairlead.__file__).parent
+    for name in NAMES:
+        todo, seen = [f"reproduce_{name}"], set()
+        while todo:
+            module = todo.pop()
+            seen.add(module)
+            tree = ast.parse((root / "studies" / f"{module}.py").read_text())
+            imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+            todo += [m.rpartition(".")[2] for m in imported if m.startswith("fairlead.studies.")]
+            todo = [m for m in todo if m not in seen]
+        assert all(measures(name, Path("studies") / f"{module}.py") for module in seen), seen
+        assert measures(name, Path("rounds/decide.py"))
+        assert not measures(name, Path("studies") / f"reproduce_{name}_claims.py")
+        assert not measures(name, Path("cli/reproduce.py"))
+    assert not measures("oef", Path("policies/hops_planner.py"))
+    assert len({code_digest(name) for name in NAMES}) == len(NAMES)
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_the_page_and_one_study_still_gives_json(tiny_oef: Any, tmp_path: Path) -> None:
     out = tmp_path / "page.md"
 
     written = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--out", str(out), "--jobs", "1"])
     told = CliRunner().invoke(app, ["reproduce", "oef", "--quick", "-o", "json"])
 
     assert written.exit_code == 0, written.output
+    assert "reproduce oef: 3 of 4 parts done (dynamic run), about " in written.stderr
     assert "reproduce oef: 4 of 4 parts done" in written.stderr
     assert written.stdout == ""
     assert "Written by `fairlead reproduce all --quick`." in out.read_text()
     said = json.loads(told.stdout)
-    assert said["scale"] == asdict(tiny)
+    assert said["scale"] == asdict(tiny_oef)
     assert said["claims"][0]["claims"][0]["ours"]
     assert "dynamic run" in said["parts"]
 
 
-def test_a_sentence_stands_below_the_table_of_its_claim() -> None:
-    table = Table("t", "seed 0", ("ours",), (Claim("a | b", "2x", ("1x",), "half as many."), Claim("c", "", ("3",))))
-    text = page([Study("oef", "P", True, "w", "r", (table,), ("what the full run gave",))], "c")
+def test_all_gives_json_too_and_finds_its_results_again(tiny_oef: Any, tmp_path: Path) -> None:
+    asked = ["reproduce", "all", "--quick", "-o", "json", "--jobs", "1"]
 
-    assert "| a \\| b | 2x | 1x |\n| c | - | 3 |" in text
-    assert "- *a | b:* half as many." in text
-    assert "not from the quick one" in text
+    first = CliRunner().invoke(app, asked)
+    again = CliRunner().invoke(app, asked)
+    fresh = CliRunner().invoke(app, [*asked, "--fresh"])
+
+    assert json.loads(first.stdout)["studies"][0]["fairlead"] == "reproduction/1"
+    assert json.loads(first.stdout)["studies"][0]["claims"][0]["claims"][0]["verdict"]
+    assert again.stdout == first.stdout
+    assert again.stderr == ""
+    assert "4 of 4 parts done" in fresh.stderr
+    assert list((tmp_path / "cache" / "fairlead" / "reproduce").iterdir())
+
+
+def test_only_wants_names_that_there_are(tiny_oef: Any) -> None:
+    refused = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--only", "oef,gavel"])
+
+    assert isinstance(refused.exception, InputError)
+    assert "no study 'gavel'" in str(refused.exception)
+
+
+def test_an_interrupted_command_says_where_it_goes_on(tmp_path: Path) -> None:
+    """A real process and a real Ctrl-C, after the first part of a study."""
+    command = [sys.executable, "-m", "fairlead", "reproduce", "all", "--quick", "--only", "oef", "--results"]
+    with subprocess.Popen([*command, str(tmp_path)], stderr=subprocess.PIPE, text=True) as running:
+        deadline_s = time.monotonic() + 60
+        while not (tmp_path / "oef-quick.json").exists() and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        os.kill(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 1
+    assert f"what is finished is kept in {tmp_path}" in said
+    assert json.loads((tmp_path / "oef-quick.json").read_text())["parts"]

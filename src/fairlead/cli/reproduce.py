@@ -10,9 +10,12 @@ import typer
 
 from fairlead.cli.options import Throughputs
 from fairlead.cli.output import Format, Output, print_json, print_words
+from fairlead.model.errors import FairleadError, InputError
 
 if TYPE_CHECKING:
     from fairlead.studies.claims import Study
+    from fairlead.studies.reproduce_all import Progress
+    from fairlead.studies.reproduce_results import Found
 
 app = typer.Typer(help="Run a paper's experiments again and print its numbers beside ours.", no_args_is_help=True)
 
@@ -27,29 +30,55 @@ def reproduce() -> None:
 @app.command("all")
 def all_papers(
     quick: Quick = False,
+    only: Annotated[
+        str | None, typer.Option("--only", help="Some of oef, hare, fft and hops.", metavar="STUDY,...")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the page here instead of printing it.", metavar="FILE")
     ] = None,
     results: Annotated[
         Path | None,
         typer.Option(
-            "--results", help="Keep each study's results here, and do not repeat those that are.", metavar="DIR"
+            "--results",
+            help="Where results are kept, part by part, and found again (default: your cache).",
+            metavar="DIR",
         ),
     ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all again, whatever was kept.")] = False,
+    accept_older: Annotated[
+        bool, typer.Option("--accept-older", help="Take kept results although the code has changed since.")
+    ] = False,
     jobs: Annotated[int, typer.Option("--jobs", help="Parallel processes (0: one per core).", min=0)] = 0,
+    output: Output = Format.table,
 ) -> None:
-    """All four papers in one Markdown page: claim, paper, ours, spread, and why they differ."""
+    """All four papers in one Markdown page: claim, paper, ours, spread, verdict, and why they differ."""
     from fairlead.studies.claims import page
-    from fairlead.studies.reproduce_all import STUDIES, run_studies, scale_of
+    from fairlead.studies.reproduce_all import STUDIES, run_studies, scale_of, study_of
+    from fairlead.studies.reproduce_results import Results, default_folder
 
-    scales = {name: scale_of(name, quick) for name in STUDIES}
-    found = run_studies(scales, jobs or os.cpu_count() or 1, _tell, results)
-    text = page([one.study for one in found], f"fairlead reproduce all{' --quick' if quick else ''}")
-    if out is None:
+    if fresh and accept_older:
+        raise InputError("--fresh takes no kept results and --accept-older takes more of them; give one of the two")
+    names = _some_of(only, list(STUDIES))
+    folder = Results(results or default_folder(), older=accept_older, fresh=fresh)
+    try:
+        found = run_studies(
+            {name: scale_of(name, quick) for name in names}, jobs or os.cpu_count() or 1, _tell, folder, _say
+        )
+    except KeyboardInterrupt:
+        raise FairleadError(
+            f"interrupted; what is finished is kept in {folder.folder}, and the same command goes on from there"
+        ) from None
+    studies = [study_of(one) for one in found]
+    options = [*(["--quick"] if quick else []), *([f"--only {','.join(names)}"] if len(names) < len(STUDIES) else [])]
+    text = page(studies, " ".join(("fairlead reproduce all", *options)))
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
+        tables = sum(len(study.tables) for study in studies)
+        print(f"{out}: {tables} tables of {len(found)} {'paper' if len(found) == 1 else 'papers'}", file=sys.stderr)
+    if output is Format.json:
+        print_json({"studies": [_as_json(one, study) for one, study in zip(found, studies, strict=True)]})
+    elif out is None:
         print(text, end="")
-        return
-    out.write_text(text)
-    print(f"{out}: {sum(len(one.study.tables) for one in found)} tables of {len(found)} papers", file=sys.stderr)
 
 
 @app.command()
@@ -79,17 +108,22 @@ def hops(quick: Quick = False, output: Output = Format.table) -> None:
 
 
 def _one(name: str, quick: bool, output: Format, table: Any = None) -> None:
-    from dataclasses import asdict
+    from fairlead.studies.reproduce_all import run_study, scale_of, study_of
 
-    from fairlead.studies.reproduce_all import run_study, scale_of
-
-    found = run_study(name, scale_of(name, quick), lambda part, done, of: _tell(name, part, done, of), table)
-    study = found.study
+    found = run_study(name, scale_of(name, quick), _tell, table)
+    study = study_of(found)
     if output is Format.json:
-        claims = [asdict(table) for table in study.tables]
-        print_json({"paper": study.paper, **found.as_json, "claims": claims, "notes": study.reading})
+        print_json(_as_json(found, study))
         return
     print_study(study)
+
+
+def _as_json(found: Found, study: Study) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    said = {"verdict": study.verdict, "findings": study.findings, "limits": study.limits, "notes": study.reading}
+    claims = [asdict(table) for table in study.tables]
+    return {"paper": study.paper, "command": study.command, **found.as_json, "claims": claims, **said}
 
 
 def print_study(study: Study) -> None:
@@ -99,7 +133,8 @@ def print_study(study: Study) -> None:
         for why, claims in table.sentences.items():
             _print_paragraph(f"{'; '.join(claims)}: {why}", room)
         print()
-    _print_paragraph(study.reading, room)
+    for paragraph in (study.reading, *study.findings, study.verdict):
+        _print_paragraph(paragraph, room)
     _print_paragraph("docs/reproduction.md discusses each line.", room)
 
 
@@ -110,5 +145,21 @@ def _print_paragraph(text: str, room: int) -> None:
     print(textwrap.fill(words, min(room, 120), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
-def _tell(study: str, part: str, done: int, total: int) -> None:
-    print(f"reproduce {study}: {done} of {total} parts done ({part})", file=sys.stderr, flush=True)
+def _some_of(only: str | None, names: list[str]) -> list[str]:
+    asked = names if only is None else [name.strip() for name in only.split(",")]
+    unknown = [name for name in asked if name not in names]
+    if unknown:
+        raise InputError(f'--only "{only}": there is no study {unknown[0]!r}; wanted some of {", ".join(names)}')
+    return [name for name in names if name in asked]
+
+
+def _tell(now: Progress) -> None:
+    from fairlead.model.units import format_duration
+
+    left = f", about {format_duration(max(1.0, round(now.left_s)))} left" if now.left_s else ""
+    said = f"reproduce {now.study}: {now.done} of {now.of} parts done ({now.part}){left}"
+    print(said, file=sys.stderr, flush=True)
+
+
+def _say(remark: str) -> None:
+    print(f"reproduce {remark}", file=sys.stderr, flush=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from fairlead.studies.verdicts import MISSED, word_of
 
 Spread = Mapping[str, float]  # mean, low, high over seeds
 
@@ -16,6 +19,7 @@ class Claim:
     paper: str  # empty where the paper is silent
     ours: tuple[str, ...]
     why: str = ""  # empty where they agree or there is nothing to compare
+    verdict: str = ""  # empty where the paper is silent
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,14 @@ class Table:
 
     @property
     def head(self) -> list[str]:
-        return ["claim", "paper", *self.columns] if self.has_paper else ["", *self.columns]
+        if not self.has_paper:
+            return ["", *self.columns]
+        return ["claim", "paper", *self.columns, *(["verdict"] if self.has_verdict else [])]
 
     @property
     def rows(self) -> list[list[str]]:
         """Under `head`; a paper that says nothing about the whole table gets no column."""
-        return [[c.claim, *([c.paper or "-"] if self.has_paper else []), *c.ours] for c in self.claims]
+        return [self._row(claim) for claim in self.claims]
 
     @property
     def sentences(self) -> dict[str, list[str]]:
@@ -50,6 +56,16 @@ class Table:
     def has_paper(self) -> bool:
         return any(claim.paper for claim in self.claims)
 
+    @property
+    def has_verdict(self) -> bool:
+        return any(claim.verdict for claim in self.claims)
+
+    def _row(self, claim: Claim) -> list[str]:
+        if not self.has_paper:
+            return [claim.claim, *claim.ours]
+        verdict = [claim.verdict or "-"] if self.has_verdict else []
+        return [claim.claim, claim.paper or "-", *claim.ours, *verdict]
+
 
 @dataclass(frozen=True)
 class Study:
@@ -59,37 +75,60 @@ class Study:
     world: str  # what was run, and what of it is ours because the paper is silent
     reading: str  # how to read the numbers, in short
     tables: tuple[Table, ...]
-    remarks: tuple[str, ...]  # paragraphs about the full run
+    remarks: tuple[str, ...] = ()  # paragraphs whose numbers are from earlier full runs
+    findings: tuple[str, ...] = ()  # paragraphs whose numbers are from this run
+    limits: tuple[str, ...] = ()  # what of the paper is not here, and why
+    made: str = ""  # by which code, and what it cost
 
     @property
     def command(self) -> str:
         return f"fairlead reproduce {self.name}{' --quick' if self.quick else ''}"
+
+    @property
+    def verdict(self) -> str:
+        """How many claims came out how, and those that were missed by name; empty where nothing was judged."""
+        judged = [claim for table in self.tables for claim in table.claims if claim.verdict]
+        if not judged:
+            return ""
+        counted = Counter(word_of(claim.verdict) for claim in judged)
+        missed = [claim.claim for claim in judged if word_of(claim.verdict) == MISSED]
+        said = "; ".join(f"{word} {count}" for word, count in counted.most_common())
+        return f"**{len(judged)} claims:** {said}." + (f" Missed: {'; '.join(missed)}." if missed else "")
 
 
 PREFACE = """\
 # The papers' numbers again
 
 Written by `{command}`. The command and the seeds stand at each table; numbers are means over seeds, with the least and the
-most in brackets."""
+most in brackets.
+
+Each line that has a number in its paper is judged by one rule. *Reached*: on average over seeds ours is at least the paper's, in every
+column; *reached in part*: in some columns; *more* or *less than the paper*: beyond it by a quarter of the gain, or a gain below it;
+*missed*: no gain on average in some column, or a limit that is exceeded; *not on every seed*: a single seed shows no gain. "Up to" is
+held against the best seed. A number that describes a baseline is *alike* or *differs*. Sentences below a table are printed only
+where its numbers ask for them, and take their numbers from it."""
 QUICK_REMARKS = "These remarks are about the full run (`fairlead reproduce {name}`); their numbers are not from the quick one above."
 
 
 def page(studies: Sequence[Study], command: str) -> str:
     """Markdown: every study with its tables, the sentences of the claims that differ, and its remarks."""
-    return "\n\n".join([PREFACE.format(command=command), *(_section(study) for study in studies)]) + "\n"
+    return "\n\n".join([PREFACE.format(command=command), *(section(study) for study in studies)]) + "\n"
 
 
-def _section(study: Study) -> str:
-    blocks = [f"## {study.paper}", study.world, study.reading]
+def section(study: Study) -> str:
+    """The part of the page that is about one paper."""
+    blocks = [f"## {study.paper}", study.world, study.reading, study.verdict, study.made]
     for table in study.tables:
         blocks += [f"### {table.title}", f"`{study.command}`, {table.seeds}.", _markdown(table)]
         whys = [f"- *{'; '.join(claims)}:* {why}" for why, claims in table.sentences.items()]
         blocks += ["Where ours differs, and why:", "\n".join(whys)] if whys else []
+    if study.findings:
+        blocks += ["### What this run shows", *study.findings]
     if study.remarks:
-        blocks.append("### Remarks")
-        blocks += [QUICK_REMARKS.format(name=study.name)] if study.quick else []
-        blocks += study.remarks
-    return "\n\n".join(blocks)
+        blocks += ["### Remarks", QUICK_REMARKS.format(name=study.name) if study.quick else "", *study.remarks]
+    if study.limits:
+        blocks += ["### Not here, and why", *study.limits]
+    return "\n\n".join(block for block in blocks if block)
 
 
 def _markdown(table: Table) -> str:
@@ -99,14 +138,19 @@ def _markdown(table: Table) -> str:
 
 def number(values: Spread, digits: int = 2, unit: str = "") -> str:
     """The mean with its unit, then the least and the most."""
-    mean, low, high = (f"{values[key]:.{digits}f}" for key in ("mean", "low", "high"))
+    mean, low, high = (_plain(values[key], digits) for key in ("mean", "low", "high"))
     return f"{mean}{unit} ({low}..{high})"
 
 
 def percent(values: Spread, digits: int = 1, *, signed: bool = True) -> str:
     sign = "+" if signed else ""
-    mean, low, high = (f"{100 * values[key]:{sign}.{digits}f}" for key in ("mean", "low", "high"))
+    mean, low, high = (_plain(100 * values[key], digits, sign) for key in ("mean", "low", "high"))
     return f"{mean} % ({low}..{high})"
+
+
+def _plain(value: float, digits: int, sign: str = "") -> str:
+    """No zero below zero."""
+    return f"{round(value, digits) + 0.0:{sign}.{digits}f}"
 
 
 def seeds_of(seeds: range) -> str:

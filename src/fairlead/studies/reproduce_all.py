@@ -1,16 +1,21 @@
-"""The four studies by name, one at a time or all of them in parallel processes, with results that can be kept."""
+"""The four studies by name, one at a time or all of them in parallel processes, with results that are kept part by part."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
-from pathlib import Path
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from fairlead.model.errors import InputError
+from fairlead.model.errors import FairleadError
 from fairlead.rates.profile import Profile
 from fairlead.studies import (
     reproduce_fft,
@@ -23,33 +28,46 @@ from fairlead.studies import (
     reproduce_oef_claims,
 )
 from fairlead.studies.claims import Study
+from fairlead.studies.reproduce_results import NAMES, Found, Results, new
 
-# In the order of the page: what runs an experiment, and what puts it beside its paper.
+# What runs an experiment, and what puts it beside its paper.
 STUDIES: dict[str, tuple[Any, Any]] = {
     "oef": (reproduce_oef, reproduce_oef_claims),
     "hare": (reproduce_hare, reproduce_hare_claims),
     "fft": (reproduce_fft, reproduce_fft_claims),
     "hops": (reproduce_hops, reproduce_hops_claims),
 }
+assert tuple(STUDIES) == NAMES
 LONGEST_FIRST = ("hops", "hare", "fft", "oef")
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one study measured."""
+class Progress:
+    """After a part. `left_s` is how long the study will still take, by the pace so far."""
 
-    name: str
-    scale: Any  # the study's own `Scale`
-    parts: dict[str, Any]
+    study: str
+    part: str
+    done: int
+    of: int
+    left_s: float
 
-    @property
-    def study(self) -> Study:
-        _, claims = STUDIES[self.name]
-        return claims.study(self.scale, self.parts)  # type: ignore[no-any-return]
 
-    @property
-    def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "scale": asdict(self.scale), "parts": self.parts}
+@dataclass(frozen=True)
+class Measured:
+    part: str
+    numbers: Any
+    cpu_s: float
+    wall_s: float
+
+
+Tell = Callable[[Progress], None]
+
+
+def study_of(found: Found) -> Study:
+    """Its numbers beside its paper's."""
+    _, claims = STUDIES[found.name]
+    beside: Study = claims.study(found.scale, found.parts)
+    return replace(beside, made=found.made)
 
 
 def scale_of(name: str, quick: bool) -> Any:
@@ -57,64 +75,151 @@ def scale_of(name: str, quick: bool) -> Any:
     return experiment.QUICK if quick else experiment.FULL
 
 
-def run_study(
-    name: str,
-    scale: Any,
-    tell: Callable[[str, int, int], None],
-    table: Profile | None = None,
-) -> Found:
-    """Calls `tell(part, done, of)` after every part; `table` is a further table of speeds for OEF."""
-    experiment, _ = STUDIES[name]
-    total = experiment.parts(scale) + (table is not None)
-    parts: dict[str, Any] = {}
-    for part, numbers in experiment.reproduce(scale, table) if table else experiment.reproduce(scale):
-        parts[part] = numbers
-        tell(part, len(parts), total)
-    return Found(name, scale, parts)
+def run_study(name: str, scale: Any, tell: Tell, table: Profile | None = None) -> Found:
+    """Calls `tell` after every part; `table` is a further table of speeds for OEF."""
+    found = new(name, scale)
+    steps = _steps(found, len(_costs(name, scale)) + (table is not None), tell)
+    for one in _measured(name, scale, found.parts, table):
+        found = found.with_part(one.part, one.numbers, one.cpu_s)
+        steps(one)
+    return found
 
 
 def run_studies(
-    scales: dict[str, Any], workers: int, tell: Callable[[str, str, int, int], None], keep: Path | None = None
+    scales: Mapping[str, Any],
+    workers: int,
+    tell: Tell,
+    results: Results | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Found]:
-    """All of `scales` by name, in the order of the page. Calls `tell(study, part, done, of)` after every part.
+    """All of `scales` by name, in the order of the page.
 
-    With `keep`, a study's results are written there when it ends, and taken from there if they are of the same scale.
+    With `results`, parts that are there for the same scale and code are not measured again, and every part is written
+    when it is done. `say` is told what is there and cannot be used. With several workers a study that fails does not
+    stop the others.
     """
-    found = {name: kept for name, scale in scales.items() if keep and (kept := _kept(keep, name, scale))}
-    todo = [name for name in LONGEST_FIRST if name in scales and name not in found]
-    for one in _in_processes([(name, scales[name]) for name in todo], workers, tell):
-        found[one.name] = one
-        if keep:
-            keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"{one.name}.json").write_text(json.dumps(one.as_json, indent=2, allow_nan=False) + "\n")
-    return [found[name] for name in STUDIES if name in found]
+    found: dict[str, Found] = {}
+    for name, scale in scales.items():
+        found[name], remark = results.find(name, scale, label(name, scale)) if results else (new(name, scale), "")
+        if remark:
+            say(f"{name}: {remark}")
+    todo = [name for name in LONGEST_FIRST if name in scales and not _complete(found[name])]
+    steps = {name: _steps(found[name], len(_costs(name, scales[name])), tell) for name in todo}
+    failed: dict[str, str] = {}
+    for name, one in _in_turn([found[name] for name in todo], workers, failed):
+        found[name] = found[name].with_part(one.part, one.numbers, one.cpu_s)
+        if results:
+            results.keep(found[name], label(name, scales[name]))
+        steps[name](one)
+    if failed:
+        raise FairleadError("; ".join(f"reproduce {name} failed: {reason}" for name, reason in failed.items()))
+    return [found[name] for name in NAMES if name in scales]
 
 
-def _in_processes(
-    todo: Sequence[tuple[str, Any]], workers: int, tell: Callable[[str, str, int, int], None]
-) -> Iterator[Found]:
-    """As they end. One worker is this process itself."""
+def label(name: str, scale: Any) -> str:
+    """A scale in the name of a file: results of two scales do not overwrite each other."""
+    known = {"full": scale_of(name, False), "quick": scale_of(name, True)}
+    digest = hashlib.sha256(json.dumps(asdict(scale), sort_keys=True).encode()).hexdigest()[:8]
+    return next((word for word, one in known.items() if one == scale), digest)
+
+
+# ---- one study -----------------------------------------------------------------------------------------------------
+
+
+def _measured(name: str, scale: Any, kept: Mapping[str, Any], table: Profile | None = None) -> Iterator[Measured]:
+    """Parts that are not kept yet.
+
+    A study gives a part as a function that measures it, or as its numbers; the latter are measured once more, kept or not.
+    """
+    experiment, _ = STUDIES[name]
+    cpu_s, wall_s = time.process_time(), time.monotonic()
+    for part, given in experiment.reproduce(scale, table) if table else experiment.reproduce(scale):
+        if part not in kept:
+            numbers = given() if callable(given) else given
+            yield Measured(part, numbers, time.process_time() - cpu_s, time.monotonic() - wall_s)
+        cpu_s, wall_s = time.process_time(), time.monotonic()
+
+
+def _costs(name: str, scale: Any) -> list[float]:
+    """Of its parts in order, relative to each other; a study that does not say has equal ones."""
+    experiment, _ = STUDIES[name]
+    return list(experiment.costs(scale).values()) if hasattr(experiment, "costs") else [1.0] * experiment.parts(scale)
+
+
+def _complete(found: Found) -> bool:
+    return len(found.parts) >= len(_costs(found.name, found.scale))
+
+
+def _steps(found: Found, total: int, tell: Tell) -> Callable[[Measured], None]:
+    """Counts parts and estimates the time left from what those that were measured now have taken."""
+    costs = _costs(found.name, found.scale)
+    costs += [1.0] * (total - len(costs))
+    first = done = len(found.parts)
+    spent_s = 0.0
+
+    def step(one: Measured) -> None:
+        nonlocal done, spent_s
+        done += 1
+        spent_s += one.wall_s
+        tell(Progress(found.name, one.part, done, total, spent_s * sum(costs[done:]) / sum(costs[first:done])))
+
+    return step
+
+
+# ---- processes -----------------------------------------------------------------------------------------------------
+
+
+def _in_turn(todo: list[Found], workers: int, failed: dict[str, str]) -> Iterator[tuple[str, Measured]]:
+    """(study, part) as they come; why a study ended early goes into `failed`.
+
+    One worker is this process itself. Leaving early ends the processes.
+    """
     if workers <= 1 or len(todo) <= 1:
-        for name, scale in todo:
-            yield run_study(name, scale, lambda part, done, of, name=name: tell(name, part, done, of))  # type: ignore[misc]
+        for one in todo:
+            yield from ((one.name, part) for part in _measured(one.name, one.scale, one.parts))
         return
     context = multiprocessing.get_context("spawn")  # shares no solver and no thread with us
-    with ProcessPoolExecutor(min(workers, len(todo)), context) as pool:
-        for done in as_completed([pool.submit(_run_apart, name, scale, tell) for name, scale in todo]):
-            yield done.result()
+    waiting = list(todo)
+    busy: dict[Any, str] = {}  # study by its pipe
+    with ExitStack() as ends:
+        while waiting or busy:
+            while waiting and len(busy) < workers:
+                one = waiting.pop(0)
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_apart, args=(theirs, one.name, one.scale, one.parts), daemon=True)
+                process.start()
+                ends.callback(process.kill)
+                theirs.close()
+                busy[ours] = one.name
+            for ready in wait(list(busy)):
+                pipe: Any = ready
+                try:
+                    said = pipe.recv()
+                except EOFError:
+                    said = "its process died"
+                if isinstance(said, Measured):
+                    yield busy[pipe], said
+                    continue
+                name = busy.pop(pipe)
+                pipe.close()
+                if said is not None:
+                    failed[name] = said
 
 
-def _run_apart(name: str, scale: Any, tell: Callable[[str, str, int, int], None]) -> Found:
-    return run_study(name, scale, lambda part, done, of: tell(name, part, done, of))
-
-
-def _kept(keep: Path, name: str, scale: Any) -> Found | None:
-    path = keep / f"{name}.json"
-    if not path.exists():
-        return None
+def _apart(pipe: Connection, name: str, scale: Any, kept: Mapping[str, Any]) -> None:
+    """Sends every part, then None, or why there is no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends us
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        read = json.loads(path.read_text())
-        same = read["scale"] == json.loads(json.dumps(asdict(scale)))
-        return Found(name, scale, read["parts"]) if same else None
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise InputError(f"{path} does not hold a study's results ({error}); remove it to run {name} again") from None
+        for one in _measured(name, scale, kept):
+            pipe.send(one)
+        pipe.send(None)
+    except Exception as error:  # the other studies go on
+        pipe.send(f"{type(error).__name__}: {error}")
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
