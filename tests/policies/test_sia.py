@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,13 @@ def test_no_type_is_granted_twice_over(seed: int) -> None:
     grants, _ = sia(Scene(jobs, "v100:6,k80:8", TWO).view(), None)
 
     assert (np.bincount(grants.types, grants.gpus, 2) <= [6, 8]).all()
+
+
+def test_jobs_that_stay_are_planned_around() -> None:
+    """`a` would shrink to let `b` have two; inside a round it keeps its three, and `b` has the one that is left."""
+    jobs = [job("a", widths=(1, 2, 3)), job("b", widths=(1, 2))]
+    scene = Scene(jobs, "v100:4", held={"a": ((0, 3),)}, now_s=3600.0)
+    pinned = np.array([True, False])
+
+    assert granted(scene.view()) == {0: (0, 2), 1: (0, 2)}
+    assert granted(replace(scene.view(), pinned=pinned)) == {0: (0, 3), 1: (0, 1)}

@@ -47,6 +47,33 @@ def test_a_spread_job_is_not_moved_together_inside_a_round() -> None:
     assert not decision.stop.size
 
 
+@pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "sia", "fft", "tiresias", "themis"])
+def test_a_free_gpu_inside_a_round_goes_to_who_waits_even_if_it_should_be_another_one(policy: str) -> None:
+    """The policy would give `wide` both GPUs of the node; `long` cannot be moved, so `narrow` has the other one."""
+    jobs = [job("long", samples=1e6), job("wide", 2, samples=10.0), job("narrow", samples=1e4)]
+    scene = Scene(jobs, "v100:2", held={"long": ((0, 1),)}, now_s=50.0)
+    made = REGISTRY[policy]
+
+    decision, _ = decide(scene.view(policy=made), made, Memory(), Cause.EVENT)
+
+    assert not decision.stop.size
+    assert decision.start.tolist() == [2]
+
+
+def test_what_a_policy_leaves_idle_stays_idle_inside_a_round() -> None:
+    """Nobody was wanted on the second GPU."""
+    first_only = Policy("first-only", "", "", Level.GRANTS, lambda view, memory: (_first(view), None))
+    scene = Scene([job("a"), job("b")], "v100:2", held={"a": ((0, 1),)}, now_s=50.0)
+
+    decision, _ = decide(scene.view(), first_only, Memory(), Cause.EVENT)
+
+    assert not decision.start.size
+
+
+def _first(view: View) -> Grants:
+    return Grants(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
+
+
 def test_a_spread_job_is_not_moved_together_before_min_run_is_over() -> None:
     spread = Scene([job("a", 2, model="m")], BIG_AND_TWO_SMALL, SPREAD_HURTS, held={"a": ((1, 1), (2, 1))}, now_s=360)
 

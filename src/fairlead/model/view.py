@@ -52,7 +52,7 @@ class View:
     last_spot: Callable[[int], Spot]  # where a job (position in the view) is or last was; valid until the round is over
     gather: Callable[[str], Any]  # name of a column -> its values; valid until the round is over
     quotas: Quotas | None = None  # None = nobody has a limit
-    pinned: BoolArray | None = None  # j  jobs that keep what they hold, told to policies that place
+    pinned: BoolArray | None = None  # j  jobs that keep what they hold, told to who grants or places; None = nobody
 
     tenant = Column[IntArray]()  # j
     kind = Column[IntArray]()  # j  jobs with the same tenant, model, width and allowed types are of one kind, for life

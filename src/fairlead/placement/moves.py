@@ -134,15 +134,23 @@ def _drop_idle_mixes(view: View, grants: Grants, mixing: set[int]) -> Grants:
     return replace(grants, jobs=jobs, types=types, gpus=gpus)
 
 
-def fill_gaps(view: View, before: Grants, after: Grants) -> Grants:
-    """More grants: GPUs that dropped moves leave to nobody go to jobs without any, those that run first."""
-    if after is before:
+def fill_gaps(view: View, wanted: Grants, after: Grants) -> Grants:
+    """More grants: GPUs that pins and dropped moves leave to nobody go to jobs without any.
+
+    Those that run go first, then those that were `wanted` on other GPUs, in that order, then the others by arrival. What
+    nobody was wanted on stays idle.
+    """
+    if after is wanted:
         return NO_GRANTS
-    gap = np.maximum(left_over(view, after) - left_over(view, before), 0)  # t
+    gap = np.maximum(left_over(view, after) - left_over(view, wanted), 0)  # t
+    if not gap.any():
+        return NO_GRANTS
+    place = np.full(view.jobs, len(wanted.jobs))  # j
+    place[wanted.jobs[::-1]] = np.arange(len(wanted.jobs) - 1, -1, -1)  # the first entry of a job is written last
     without = np.ones(view.jobs, dtype=np.bool_)  # j
     without[after.jobs] = False
     jobs = np.flatnonzero(without)
-    first = jobs[np.argsort(view.held_gpus[jobs] == 0, kind="stable")]
+    first = jobs[np.lexsort((place[jobs], view.held_gpus[jobs] == 0))]
     return Grants(*fill_in_order(first, view.width, view.rate, gap))
 
 

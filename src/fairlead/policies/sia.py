@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fairlead.model.allocation import Answer, Grants, Spot
@@ -9,6 +11,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.numerics.configurations import Choices, Groups, two_stage
 from fairlead.numerics.spots import SpotChoices
+from fairlead.placement.moves import NO_GRANTS, held_by, joined, left_over
 from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 
@@ -24,11 +27,15 @@ def sia(view: View, memory: None, *, power: float = -0.5, penalty: float = 1.1) 
 
     Departs: goodput is the rate, for batch sizes are not ours to change; the linear program is made whole by a program
     over what it leaves open, not by branching on all of it. A configuration that is worse than waiting is not offered.
+    Jobs that have to stay (they started a moment ago, or the round is under way) keep what they hold and are not planned.
     """
-    ratio = latency_ratio(view)
-    order = np.argsort(-ratio, kind="stable")
-    types = _types(view)
-    table = _choices(view, types, power, penalty)
+    order = np.argsort(-latency_ratio(view), kind="stable")
+    stay = NO_GRANTS
+    if view.pinned is not None:
+        stay, order = held_by(view, np.flatnonzero(view.pinned)), order[~view.pinned[order]]
+    free = left_over(view, stay)  # t
+    types = _types(free)
+    table = _choices(view, np.sort(order), free, types, power, penalty)
     choices = Choices(*table, np.empty(0, dtype=np.int64), np.empty(0), ())
     columns: dict[int, list[int]] = {}
     for c, j in enumerate(choices.job.tolist()):
@@ -40,32 +47,32 @@ def sia(view: View, memory: None, *, power: float = -0.5, penalty: float = 1.1) 
         spots: list[Spot] = [((int(types.kind[choices.group[c]]), int(choices.gpus[c])),) for c in fitting]
         return SpotChoices(choices.job[fitting], choices.value[fitting], spots)
 
-    plan = two_stage(choices, types, view.capacity, order.tolist(), residual)
+    plan = two_stage(choices, types, free, order.tolist(), residual)
     entries = [(j, *plan.spots[j][0]) for j in order.tolist() if j in plan.spots]
-    jobs, on, gpus = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-    return Grants(jobs, on, gpus, Answer(holds_until_s=view.now_s, solver=plan.solver)), None
+    grants = joined(stay, Grants(*np.array(entries, dtype=np.int64).reshape(-1, 3).T))
+    return replace(grants, answer=Answer(holds_until_s=view.now_s, solver=plan.solver)), None
 
 
-def _types(view: View) -> Groups:
+def _types(free: IntArray) -> Groups:
     """Every type with GPUs as a group of one large node, whose number is the type's."""
-    up = np.flatnonzero(view.capacity > 0)
-    of = np.full(len(view.capacity), -1, dtype=np.int64)
-    of[up] = np.arange(len(up))
-    return Groups(of, view.capacity[up], up, tuple((t,) for t in up.tolist()))
+    some = np.flatnonzero(free > 0)
+    of = np.full(len(free), -1, dtype=np.int64)
+    of[some] = np.arange(len(some))
+    return Groups(of, free[some], some, tuple((t,) for t in some.tolist()))
 
 
 def _choices(
-    view: View, types: Groups, power: float, penalty: float
+    view: View, jobs: IntArray, free: IntArray, types: Groups, power: float, penalty: float
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
-    """Job, value, group and GPUs of every configuration that is better than waiting."""
+    """Job, value, group and GPUs of every configuration that is better than waiting and that `free` (t) can hold."""
     kinds, moved = Kinds(view), restart_factor(view)
     none: IntArray = np.empty(0, dtype=np.int64)
     job, group, gpus, goodput = [none], [none], [none], [np.empty(0)]
     for kind in range(len(kinds)):
         table = _table(view, kinds, kind)
         smallest = min((rate for _, _, rate in table), default=1.0)
-        table = [row for row in table if row[1] <= view.capacity[row[0]]]
-        same = np.flatnonzero(kinds.of == kind)
+        table = [row for row in table if row[1] <= free[row[0]]]
+        same = jobs[kinds.of[jobs] == kind]
         job.append(np.repeat(same, len(table)))
         group.append(np.tile(types.of[np.array([t for t, _, _ in table], dtype=np.int64)], len(same)))
         gpus.append(np.tile(np.array([width for _, width, _ in table], dtype=np.int64), len(same)))

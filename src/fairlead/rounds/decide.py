@@ -48,8 +48,8 @@ def decide(
     not move: they are counted per round.
     """
     pinned, pins_until_s = _pinned(view, cause, rules.min_run_s)
-    # Grants can be settled beside those who stay; a placement has to know of them.
-    seen = replace(view, pinned=pinned) if policy.level is Level.PLACEMENT else view
+    # Shares are about the long run; whoever hands out whole GPUs may plan beside those who stay.
+    seen = view if policy.level is Level.SHARES or not pinned.any() else replace(view, pinned=pinned)
     if policy.level is Level.TASKS:
         raise InputError(f"policy {policy.name} decides single tasks and not rounds; only the simulator runs it")
     allocation: Allocation
@@ -59,18 +59,18 @@ def decide(
         changed = settle_spots(view, allocation.spots, pinned)
     else:
         if isinstance(allocation, Shares):
-            grants, owed, exact = round_shares(view, allocation, memory.owed, pinned)
+            wanted, owed, exact = round_shares(view, allocation, memory.owed, pinned)
+            kept = drop_idle_moves(view, wanted)
         else:
-            grants = settle(view, allocation, pinned)
-        kept = drop_idle_moves(view, grants)
-        more = fill_gaps(view, grants, kept)
+            wanted, kept = allocation, drop_idle_moves(view, settle(view, allocation, pinned))
+        more = fill_gaps(view, wanted, kept)
         if isinstance(allocation, Shares):
             owed = charge(owed, allocation, more)
             holds_until_s = holds_until_s if exact and not more.jobs.size else view.now_s
         changed = pack(view, joined(kept, more), pinned, rules.scatter)
     if view.quotas is not None:
-        wanted, changed = changed, within_quotas(view, changed, pinned)
-        given = more_than(view, wanted, changed)
+        placed, changed = changed, within_quotas(view, changed, pinned)
+        given = more_than(view, placed, changed)
         if isinstance(allocation, Shares) and given.jobs.size:
             owed, holds_until_s = charge(owed, allocation, given), view.now_s
     if cause is Cause.EVENT:
