@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
 from building import job, profile, setup
 from fairlead.model.jobs import JobSpec
 from fairlead.policies import REGISTRY
@@ -28,6 +33,27 @@ def test_an_arrival_queues_where_it_would_end_first() -> None:
     ]
 
     assert starts_and_ends(jobs, "v100:1,k80:1") == {"a": (0.0, 400.0), "b": (400.0, 800.0), "c": (0.0, 500.0)}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_arrival_adds_as_little_as_can_be_to_the_total_of_completion_times(seed: int) -> None:
+    """All at once, one GPU of each type: whoever is put at the tail elsewhere ends later, in fractions of a second."""
+    random = np.random.default_rng(seed)
+    jobs = [
+        job(f"j{i}", samples=float(random.integers(1, 40) * 100), model=("fast", "even")[int(random.integers(2))])
+        for i in range(7)
+    ]
+
+    ends = {id_: end for id_, (_, end) in starts_and_ends(jobs, "v100:1,k80:1").items()}
+
+    tail = [Fraction(0), Fraction(0)]
+    for spec in jobs:
+        assert spec.steps is not None
+        speeds = (4, 1) if spec.model == "fast" else (1, 1)
+        done = [tail[t] + Fraction(int(spec.steps), speeds[t]) for t in (0, 1)]
+        t = done.index(min(done))
+        tail[t] = Fraction(-(-done[t] // int(ROUND_S)) * int(ROUND_S))  # the next one starts at a round
+        assert ends[spec.id] == pytest.approx(float(done[t]))
 
 
 def test_a_job_stays_in_its_queue_though_another_type_is_idle() -> None:

@@ -47,6 +47,35 @@ def test_tenants_share_by_weight_however_many_jobs_they_have() -> None:
     assert gavel_hierarchical(view, None)[0].gpus.ravel() == pytest.approx([2.0, 2.0, 0.5, 0.5, 0.5, 0.5], abs=CLOSE)
 
 
+def test_three_tenants_with_weights_of_one_two_and_three() -> None:
+    """Gavel's setting for its hierarchical policy: six jobs each, three GPUs of each of three types.
+
+    All models gain alike (4 : 2 : 1), so the cluster is worth 3 x 7 = 21 and the tenants have 3.5, 7 and 10.5 of it, a sixth of
+    that for each job; nobody is at the 4 of a whole V100.
+    """
+    speeds = profile({"m": {"v100": 4.0, "p100": 2.0, "k80": 1.0}})
+    jobs = [job(f"{tenant}{i}", model="m", tenant=tenant) for tenant in "abc" for i in range(6)]
+    view = Scene(jobs, "v100:3,p100:3,k80:3", speeds, tenant_weight={"b": 2.0, "c": 3.0}).view()
+
+    gpus = gavel_hierarchical(view, None)[0].gpus
+
+    assert gpus @ [4.0, 2.0, 1.0] == pytest.approx(np.repeat([3.5 / 6, 7 / 6, 10.5 / 6], 6), rel=CLOSE)
+
+
+def test_one_heavy_job_that_is_full_leaves_the_rest_to_light_ones() -> None:
+    """Gavel's reason for water filling: weights 3, 1, 1, 1 and four equal GPUs.
+
+    At the level where the heavy job has its whole GPU the light ones have a third each, and two GPUs would be idle.
+    """
+    jobs = [job("heavy", weight=3.0), *(job(f"light{i}") for i in range(3))]
+
+    whole = gavel_waterfill(Scene(jobs, "v100:4").view(), None)[0].gpus
+    short = gavel_waterfill(Scene(jobs, "v100:3").view(), None)[0].gpus
+
+    assert whole.ravel() == pytest.approx([1.0, 1.0, 1.0, 1.0], abs=CLOSE)
+    assert short.ravel() == pytest.approx([1.0, 2 / 3, 2 / 3, 2 / 3], abs=CLOSE)
+
+
 def test_what_a_full_job_leaves_goes_to_its_own_tenant_first() -> None:
     """x's first job has one GPU at most: its other job has the two that are left of x's three."""
     jobs = [job("x0", 1, tenant="x"), job("x1", 6, tenant="x"), job("y", 6, tenant="y")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -69,6 +70,31 @@ def test_no_type_is_granted_twice_over(seed: int) -> None:
     grants, _ = sia(Scene(jobs, "v100:6,k80:8", TWO).view(), None)
 
     assert (np.bincount(grants.types, grants.gpus, 2) <= [6, 8]).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_other_choice_of_configurations_has_a_better_power_mean(seed: int) -> None:
+    """All choices of five jobs at once, with the formula as it stands: p = -1/2, lambda = 1.1."""
+    random = np.random.default_rng(seed)
+    speeds = {"fast": (4.0, 1.0), "even": (1.0, 1.0)}
+    jobs = [
+        job(f"j{i}", model=("fast", "even")[i % 2], widths=tuple(sorted({1, *random.integers(2, 5, 2).tolist()})))
+        for i in range(5)
+    ]
+    capacity = random.integers(2, 6, 2).tolist()
+
+    def cost(choice: tuple[tuple[int, int] | None, ...]) -> float:
+        """Goodput of w GPUs on type t over that of the job's smallest configuration, one GPU of its slower type."""
+        if any(sum(c[1] for c in choice if c and c[0] == t) > capacity[t] for t in (0, 1)):
+            return np.inf
+        made = [c and c[1] * speeds[spec.model][c[0]] for spec, c in zip(jobs, choice, strict=True)]
+        return sum(1.1 if goodput is None else goodput**-0.5 for goodput in made)
+
+    found = granted(Scene(jobs, f"v100:{capacity[0]},k80:{capacity[1]}", TWO).view())
+
+    options = [[None, *((t, w) for t in (0, 1) for w in spec.widths)] for spec in jobs]
+    least = min(cost(choice) for choice in product(*options))
+    assert cost(tuple(found.get(j) for j in range(5))) == pytest.approx(least, rel=1e-3)
 
 
 def test_jobs_that_stay_are_planned_around() -> None:

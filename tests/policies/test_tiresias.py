@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from building import Scene, job, profile, setup
@@ -38,6 +39,49 @@ def test_a_job_falls_behind_a_new_one_once_it_has_attained_enough() -> None:
 
     assert end_s(state, "b") == 800.0
     assert end_s(state, "a") == 1300.0
+
+
+def queued_by_hand(
+    jobs: list[JobSpec], lasts_s: dict[str, int], gpus: int, border_gpu_s: int, round_s: int
+) -> dict[str, int]:
+    """End of each job in whole seconds: at every round the first queue before the second, each by arrival, greedily.
+
+    No promotion; a job ends where its work ends, and its GPUs are free from the next round on.
+    """
+    left_s = dict(lasts_s)
+    served = dict.fromkeys(left_s, 0)
+    ends: dict[str, int] = {}
+    now_s = 0
+    while len(ends) < len(jobs):
+        here = [spec for spec in jobs if spec.arrival_s <= now_s and spec.id not in ends]
+        free = gpus
+        for spec in sorted(here, key=lambda spec: served[spec.id] >= border_gpu_s):
+            if spec.gpus <= free:
+                free -= spec.gpus
+                runs_s = min(round_s, left_s[spec.id])
+                left_s[spec.id] -= runs_s
+                served[spec.id] += spec.gpus * runs_s
+                if not left_s[spec.id]:
+                    ends[spec.id] = now_s + runs_s
+        now_s += round_s
+    return ends
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_end_times_are_those_of_the_queues_worked_through_by_hand(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    jobs: list[JobSpec] = []
+    lasts_s: dict[str, int] = {}
+    for i in range(8):
+        width = int(random.integers(1, 4))
+        seconds, at = int(random.integers(1, 15)) * 70, int(random.integers(0, 10)) * 100
+        jobs.append(job(f"j{i}", width, samples=float(seconds * width), at=float(at)))
+        lasts_s[f"j{i}"] = seconds
+    jobs.sort(key=lambda spec: (spec.arrival_s, spec.id))
+
+    state = run("tiresias", jobs, "v100:4", queues_gpu_s=(500.0,), promote=0.0)
+
+    assert {spec.id: end_s(state, spec.id) for spec in jobs} == queued_by_hand(jobs, lasts_s, 4, 500, 100)
 
 
 def stream_of_new_jobs() -> list[JobSpec]:
