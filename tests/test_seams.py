@@ -81,7 +81,7 @@ def test_an_unknown_parameter_is_refused() -> None:
 
 
 def test_an_unknown_policy_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match=r'no policy "lifo".*fifo'):
+    with pytest.raises(InputError, match=r'policy "lifo" is not known.*fifo'):
         find_policy("lifo")
 
 

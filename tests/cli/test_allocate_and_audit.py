@@ -50,7 +50,7 @@ def test_audit_reads_an_instance_with_a_rule_and_an_allocation(
     ("arguments", "complaint"),
     [
         (("audit",), "choose a rule with --policy"),
-        (("allocate", "--policy", "robin-hood"), 'no rule of division is called "robin-hood"'),
+        (("allocate", "--policy", "robin-hood"), 'rule of division "robin-hood" is not known'),
     ],
 )
 def test_what_cannot_be_done_ends_with_code_2_and_one_message(

@@ -156,7 +156,7 @@ def test_the_policy_is_switched_while_it_runs(user: User) -> None:
         time.sleep(0.1)
     job = user.submit("true")
     assert user.run("wait", job).strip() == "finished"
-    assert "no policy" in user.run("policy", "set", "nonsense", code=2)
+    assert 'policy "nonsense" is not known' in user.run("policy", "set", "nonsense", code=2)
 
 
 def test_a_member_works_for_its_tenant_alone(user: User) -> None:
@@ -200,6 +200,7 @@ def test_what_happened_is_a_journal_that_replays_and_can_be_audited(user: User) 
         user.run("wait", job)
 
     user.run("journal", "--out", "live.jsonl")
+    assert user.run("journal").startswith('{"fairlead":"journal/')
 
     found = user.json("replay", "live.jsonl")
     assert found["decisions"] > 3

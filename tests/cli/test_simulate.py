@@ -330,8 +330,8 @@ def test_a_folder_is_no_file(option: str, files: Path, simulate: Simulate) -> No
     complains(simulate(**{option: "folder"}), 2, "folder")
 
 
-def test_an_unknown_policy_is_refused_with_the_names_there_are(simulate: Simulate) -> None:
-    complains(simulate(policy="lifo"), 2, '"lifo"', "fifo-sticky")
+def test_an_unknown_policy_is_refused_with_the_nearest_and_where_the_names_are(simulate: Simulate) -> None:
+    complains(simulate(policy="lifo"), 2, '"lifo"', 'did you mean "fifo"', "`fairlead policies`")
 
 
 @pytest.mark.parametrize(

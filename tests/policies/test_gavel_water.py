@@ -108,7 +108,7 @@ def test_a_tenant_that_is_done_leaves_its_part_to_others() -> None:
 
 
 def test_another_order_inside_a_tenant_is_refused() -> None:
-    with pytest.raises(InputError, match="wanted one of fair, fifo"):
+    with pytest.raises(InputError, match="known: fair, fifo"):
         gavel_hierarchical(Scene([job("a")]).view(), None, inside="luck")
 
 

@@ -85,7 +85,7 @@ def test_a_weight_can_be_split_by_the_gpus_that_jobs_ask_for() -> None:
 
 
 def test_another_way_to_split_a_weight_is_refused() -> None:
-    with pytest.raises(InputError, match="wanted one of equal, demand"):
+    with pytest.raises(InputError, match="known: demand, equal"):
         virtual_users(Scene([job("a")], "v100:4").view(), "by mood")
 
 

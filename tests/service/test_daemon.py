@@ -38,9 +38,9 @@ def test_an_address_that_others_can_reach_needs_a_flag(options: Options, host: s
 
 
 def test_an_unknown_engine_or_policy_is_refused(options: Options) -> None:
-    with pytest.raises(InputError, match='no engine "cloud"'):
+    with pytest.raises(InputError, match='engine "cloud" is not known'):
         serve(replace(options, plan=Plan(engine="cloud")))
-    with pytest.raises(InputError, match='no policy "best"'):
+    with pytest.raises(InputError, match='policy "best" is not known'):
         serve(replace(options, policy="best"))
 
 

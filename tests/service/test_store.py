@@ -16,7 +16,7 @@ from fairlead.model.jobs import JobSpec
 from fairlead.rounds.journal import Header
 from fairlead.service import requests
 from fairlead.service.database import DiskFullError, Kind, StoreError, create, is_full, open_reader, open_writer
-from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory
+from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory, unlike
 from fairlead.service.log import open_log
 from fairlead.service.tables import EVENTS, REQUESTS
 from fairlead.service.writer import Writer
@@ -147,6 +147,25 @@ def test_another_cluster_is_refused(directory: StateDirectory) -> None:
     check_cluster(directory, header())
     with pytest.raises(StoreError, match="made for another cluster"):
         check_cluster(directory, header("v100:8"))
+
+
+def test_a_refusal_names_the_types_and_nodes_that_differ() -> None:
+    def said(before: str, now: str) -> list[str]:
+        return unlike(parse_short_form(before), parse_short_form(now))
+
+    assert said("v100:8,k80:4", "v100:8,k80:4") == []
+    assert said("v100:8", "v100:12,t4:4") == [
+        "v100: 8 GPUs then, 12 now",
+        "t4: 0 GPUs then, 4 now",
+        "nodes only now: v100-3, t4-1",
+    ]
+    assert said("v100:8,k80:4", "v100:8x8") == [
+        "k80: 4 GPUs then, 0 now",
+        "nodes only then: v100-2, k80-1",
+        "other nodes: v100-1 (4 v100 then, 8 v100 now)",
+    ]
+    assert said("v100:4,k80:4", "k80:4,v100:4") == ["the same nodes in another order"]
+    assert said("v100:4", "v100:80")[1].endswith("v100-7 and 13 more")
 
 
 def test_a_log_with_a_gap_is_refused(directory: StateDirectory) -> None:

@@ -288,14 +288,14 @@ def test_what_each_policy_may_know_is_told(capsys: pytest.CaptureFixture[str], t
     ("args", "said"),
     [
         (["--policies", "fifo"], "either --trace FILE or --generate SPEC"),
-        (["--generate", "defaults", "--policies", "lifo"], 'no policy "lifo"'),
+        (["--generate", "defaults", "--policies", "lifo"], 'policy "lifo" is not known'),
         (["--generate", "defaults", "--policies", ","], "--policies names none"),
         (["--generate", "defaults", "--policies", "fifo,fifo"], 'two policies are called "fifo"'),
         (["--generate", "defaults", "--policies", "no.py:x"], "no.py: cannot be read"),
         (["--generate", "defaults", "--policies", "fifo", "--seeds", "3..1"], "--seeds"),
         (["--generate", "defaults", "--policies", "fifo", "--loads", "0"], "--loads"),
-        (["--generate", "size=3", "--policies", "fifo"], "--generate size"),
-        (["--generate", "defaults", "--policies", "fifo", "--executor", "slurm"], "wanted processes or ray"),
+        (["--generate", "size=3", "--policies", "fifo"], '--generate "size"'),
+        (["--generate", "defaults", "--policies", "fifo", "--executor", "slurm"], "known: processes, ray"),
         (["--generate", "defaults", "--policies", "fifo", "--sensing", "all"], "--sensing"),
     ],
 )

@@ -13,6 +13,13 @@ from fairlead.traces.clusters import format_cluster, parse_cluster, read_cluster
 from .conftest import Write
 
 
+@pytest.mark.parametrize(("text", "near"), [("V100", 'did you mean "v100:8"?'), ("v100=8,p100=8", "v100:36,p100:36x8")])
+def test_what_is_neither_a_file_nor_gpus_by_type_is_told_both_forms(text: str, near: str) -> None:
+    with pytest.raises(InputError, match="wanted a cluster file, or GPUs by type as in v100:8") as caught:
+        read_cluster(text)
+    assert near in str(caught.value)
+
+
 def test_a_cluster_file_lists_groups_of_nodes(write: Write) -> None:
     text = "fairlead: cluster/1\nnodes:\n  - {count: 2, gpu: v100, gpus: 4}\n  - {gpu: A100, gpus: 8, memory_gib: 80, name: dgx}\n"
     cluster = read_cluster(write(text))

@@ -44,7 +44,7 @@ def test_facts_of_a_model_stand_in_the_head() -> None:
         ("m,v100,99999999999999999999,1,32,1,steps/s,ours", "gpus is 99999999999999999999"),
         ("m,v100,1,2,32,1,steps/s,ours", "nodes is 2"),
         ("m,v€100,1,1,32,1,steps/s,ours", 'GPU type "v€100"'),
-        ("m,v100,1,1,32,1,steps/h,ours", 'unit is "steps/h"; wanted one of steps/s'),
+        ("m,v100,1,1,32,1,steps/h,ours", 'unit "steps/h" is not known; did you mean "steps/s"? (known: samples/s'),
         ("m,v100,1,1,32,1,steps/s,", "source is empty"),
         (",v100,1,1,32,1,steps/s,ours", "model is empty"),
         ("m,v100,1,1", "has 4 fields; wanted 8"),

@@ -29,6 +29,7 @@ from fairlead.cli.world import (
 )
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.units import parse_duration
+from fairlead.model.words import choose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from fairlead.studies.comparison.workloads import Generated
 
 MOST_SEEDS = 1000
+EXECUTORS = ("processes", "ray")
 GENERATE = ("arrivals", "durations", "load", "tenants", "tenant_skew")
 
 
@@ -118,8 +120,6 @@ def compare(
 
     if (trace is None) == (generate is None):
         raise InputError("wanted either --trace FILE or --generate SPEC (such as --generate defaults)")
-    if sensing not in list(Sensing):
-        raise InputError(f'--sensing "{sensing}": wanted one of {", ".join(Sensing)}')
     shown_h = None if window is None else hours_of(window)
     profile, aliases = open_profile(throughputs), gpu_aliases(alias)
     where = read_cluster(cluster, aliases)
@@ -142,7 +142,7 @@ def compare(
         world=world_of(0, server_factors, mtbf, repair, checkpoint_every, length_error, profiling_cost),
         restart_s=None if restart_cost is None else parse_duration(restart_cost),
         tenant_weight=weights_of(tenant_weight),
-        sensing=Sensing(sensing),
+        sensing=Sensing(choose("--sensing", sensing, Sensing)),
     )
     request = Request(
         policies=refs_of(policies),
@@ -202,16 +202,14 @@ def write_out(
 def executor_of(name: str, workers: int, address: str | None) -> Executor:
     from functools import partial
 
-    if name == "processes":
+    if choose("--executor", name, EXECUTORS) == "processes":
         from fairlead.studies.comparison.workers import run_here
 
         return partial(run_here, workers=workers)
-    if name == "ray":
-        from fairlead.studies.comparison.ray_workers import check_ray, run_on_ray
+    from fairlead.studies.comparison.ray_workers import check_ray, run_on_ray
 
-        check_ray()
-        return partial(run_on_ray, address=address)
-    raise InputError(f'--executor "{name}": wanted processes or ray')
+    check_ray()
+    return partial(run_on_ray, address=address)
 
 
 def refs_of(text: str) -> list[Any]:
@@ -269,8 +267,7 @@ def spec_of(text: str) -> Generated:
         return Generated()
     more: dict[str, Any] = {}
     for name, value in parse_pairs(text.split(","), "--generate").items():
-        if name not in GENERATE:
-            raise InputError(f'--generate {name}: wanted {", ".join(GENERATE)} (or --jobs), or just "defaults"')
+        choose("--generate", name, GENERATE)
         try:
             more[name] = int(value) if name == "tenants" else value if name in GENERATE[:2] else float(value)
         except ValueError:

@@ -229,14 +229,17 @@ def use_token(url: Annotated[str | None, typer.Option(help="Where the service is
 
 
 def journal(
-    out: Annotated[Path, typer.Option(help="Where to write it.", metavar="FILE")],
+    out: Annotated[Path | None, typer.Option(help="Write it here (default: standard output).", metavar="FILE")] = None,
 ) -> None:
     """Write everything that happened as a journal, for `fairlead replay` and `fairlead audit`."""
     from fairlead.traces.files import create_text
 
+    lines = Client.from_environment().lines("/journal")
+    if out is None:
+        sys.stdout.writelines(lines)
+        return
     with create_text(out) as file:
-        for line in Client.from_environment().lines("/journal"):
-            file.write(line)
+        file.writelines(lines)
 
 
 def top(

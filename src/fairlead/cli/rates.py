@@ -128,7 +128,7 @@ def complete(
 
 
 def _profile_with(model: str, throughputs: str | None) -> Profile:
-    from fairlead.traces.files import did_you_mean
+    from fairlead.model.words import did_you_mean
 
     profile = open_profile(throughputs)
     if model not in profile.models:

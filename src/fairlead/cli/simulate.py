@@ -34,8 +34,8 @@ from fairlead.cli.world import (
     weights_of,
     world_of,
 )
-from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, format_number, parse_duration
+from fairlead.model.words import choose
 
 MOST_TENANTS = 20  # shown in a table
 
@@ -114,9 +114,7 @@ def simulate(
 def _sensing(text: str) -> Sensing:
     from fairlead.rates.three_layer import Sensing
 
-    if text not in list(Sensing):
-        raise InputError(f'--sensing "{text}": wanted one of {", ".join(Sensing)}')
-    return Sensing(text)
+    return Sensing(choose("--sensing", text, Sensing))
 
 
 def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:

@@ -9,6 +9,7 @@ import typer
 from fairlead.cli.options import parse_pairs
 from fairlead.model.errors import InputError
 from fairlead.model.units import parse_duration
+from fairlead.model.words import choose
 
 if TYPE_CHECKING:
     from fairlead.rounds.loop import Settings
@@ -57,11 +58,8 @@ SkipImpossible = Annotated[bool, typer.Option("--skip-impossible", help="Leave o
 def settings_of(round_: str, decide: str, min_run: str, task: str = "60") -> Settings:
     from fairlead.rounds.loop import Settings, When
 
-    if decide not in list(When):
-        raise InputError(f'--decide "{decide}": wanted one of {", ".join(When)}')
-    return Settings(
-        _positive("--round", round_), When(decide), parse_duration(min_run), task_s=_positive("--task", task)
-    )
+    when = When(choose("--decide", decide, When))
+    return Settings(_positive("--round", round_), when, parse_duration(min_run), task_s=_positive("--task", task))
 
 
 def world_of(

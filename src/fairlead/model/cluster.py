@@ -11,6 +11,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import MEMORY_GIB, is_gpu_name
+from fairlead.model.words import did_you_mean
 
 NODE_GPUS = 4  # GPUs per node in the short form `v100:36`, unless `x8` says otherwise
 MOST_NODES = 1_000_000
@@ -33,9 +34,9 @@ class NodeGroup:
         _check_whole("count", self.count, MOST_NODES)
         _check_whole("gpus", self.gpus, MOST_GPUS_PER_NODE)
         if self.memory_gib is None and self.gpu not in MEMORY_GIB:
-            known = ", ".join(sorted(MEMORY_GIB))
             raise InputError(
-                f'no memory is known for GPU type "{self.gpu}" (known: {known}); add memory_gib to its nodes'
+                f'no memory is known for GPU type "{self.gpu}" (if it is right, add memory_gib to its nodes in a cluster file); '
+                f"{did_you_mean(self.gpu, MEMORY_GIB)}"
             )
         if self.memory_gib is not None and not (math.isfinite(self.memory_gib) and 0 < self.memory_gib <= 1e5):
             raise InputError(f"memory_gib is {self.memory_gib}; wanted a number above 0")

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.model.allocation import Level
 from fairlead.model.arrays import FloatArray
-from fairlead.model.errors import InputError
+from fairlead.model.words import choose
 from fairlead.numerics.solve import Limit
 from fairlead.policies.allox import allox
 from fairlead.policies.equal_share import equal_share
@@ -245,6 +245,4 @@ REGISTRY: dict[str, Policy] = {policy.name: policy for policy in _ALL}
 
 
 def find_policy(name: str) -> Policy:
-    if name not in REGISTRY:
-        raise InputError(f'there is no policy "{name}" (have: {", ".join(REGISTRY)})')
-    return REGISTRY[name]
+    return REGISTRY[choose("policy", name, REGISTRY)]

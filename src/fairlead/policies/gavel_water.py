@@ -8,8 +8,8 @@ import numpy as np
 
 from fairlead.model.allocation import Shares
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-from fairlead.model.errors import InputError
 from fairlead.model.view import View
+from fairlead.model.words import choose
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.levels import Gangs, Weigh, fill_water
 from fairlead.policies.kept_shares import KeptShares, keep
@@ -37,8 +37,7 @@ def gavel_hierarchical(view: View, memory: KeptShares | None, *, inside: str = "
     w_j = w_tenant w_j / (weights of the tenant's jobs that still rise); with `fifo` the first of them has all of it. What a
     job that has stopped cannot use goes to others of its tenant first, and to other tenants when none of them rises.
     """
-    if inside not in INSIDE:
-        raise InputError(f'gavel-hierarchical: inside is "{inside}"; wanted one of {", ".join(INSIDE)}')
+    choose("inside", inside, INSIDE)
     if memory is not None and memory.still_holds(view):
         return memory.shares, memory
     kind = view.alike * (int(view.tenant.max(initial=0)) + 1) + view.tenant if inside == "fair" else view.job

@@ -8,8 +8,8 @@ import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Answer, Placement, Spot
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.errors import InputError
 from fairlead.model.view import View
+from fairlead.model.words import choose
 from fairlead.numerics.metrics import isolated_rate
 from fairlead.numerics.spots import Plan
 from fairlead.policies.hops_planner import SIGMA, Planner, free_for_planning
@@ -120,9 +120,7 @@ def adjust(jobs: IntArray, queue: IntArray, sensitivity: FloatArray, least: IntA
 
 
 def _priority(view: View, name: str) -> FloatArray:
-    if name not in _PRIORITIES:
-        raise InputError(f'there is no priority "{name}" (have: {", ".join(_PRIORITIES)})')
-    return np.asarray(_PRIORITIES[name](view))
+    return np.asarray(_PRIORITIES[choose("priority", name, _PRIORITIES)](view))
 
 
 def _finish_time_fairness(view: View) -> FloatArray:

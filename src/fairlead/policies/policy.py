@@ -11,6 +11,7 @@ from typing import Any
 
 from fairlead.model.allocation import Level
 from fairlead.model.errors import InputError
+from fairlead.model.words import did_you_mean
 
 # allocate(view, memory) -> (allocation, memory); memory is None at first. At level tasks it is asked once, for all jobs:
 # allocate(jobs, None) -> (plan, None), where jobs are an `Instance`, or without knowledge of lengths a `Known`.
@@ -53,6 +54,5 @@ class Policy:
         known = self.parameters
         for name in given:
             if name not in known:
-                wanted = ", ".join(sorted(known)) or "none"
-                raise InputError(f'policy {self.name} has no parameter "{name}" (has: {wanted})')
+                raise InputError(f'policy {self.name} has no parameter "{name}"; {did_you_mean(name, known)}')
         return replace(self, allocate=partial(self.allocate, **given)) if given else self

@@ -10,8 +10,8 @@ import numpy as np
 
 from fairlead.model.allocation import Answer, Shares
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.errors import InputError
 from fairlead.model.view import View
+from fairlead.model.words import choose
 
 # (speedup l,t, capacity t, weight l, warm) -> (shares l,t, how it was found, warm)
 Divide = Callable[[FloatArray, FloatArray, FloatArray, Any], tuple[FloatArray, str, Any]]
@@ -66,8 +66,7 @@ def by_tenants(divide: Divide) -> Callable[..., tuple[Shares, TenantMemory]]:
 
 
 def virtual_users(view: View, split: str = "equal") -> VirtualUsers:
-    if split not in SPLITS:
-        raise InputError(f'split "{split}": wanted one of {", ".join(SPLITS)}')
+    choose("split", split, SPLITS)
     key, first, of_job = np.unique(view.kind, return_index=True, return_inverse=True)
     tenant = view.tenant[first]
     demand = np.bincount(of_job, view.width, len(key)).astype(np.float64) if split == "demand" else None

@@ -13,6 +13,7 @@ from fairlead import __version__
 from fairlead.engines.requests import Drain, Request, Resume, SetPolicy, SetTenant
 from fairlead.model.errors import InputError
 from fairlead.model.quotas import Quota
+from fairlead.model.words import did_you_mean
 from fairlead.policies import REGISTRY
 from fairlead.service import requests
 from fairlead.service.access import scope_of
@@ -176,7 +177,7 @@ async def set_tenant(name: Annotated[Name, Path()], given: TenantGiven, who: Who
     types = [quota.type for quota in quotas]
     for type_ in types:
         if type_ not in service.cluster.types:
-            raise InputError(f"quotas: a type is not in the cluster (has: {', '.join(service.cluster.types)})")
+            raise InputError(f"quotas: a type is not in the cluster; {did_you_mean(type_, service.cluster.types)}")
     if len(set(types)) < len(types):
         raise InputError("quotas: a type stands twice; keep one of them")
     return await _ask(service, who, SetTenant(name, given.weight, quotas), "tenant.set", name, given.model_dump())
@@ -203,7 +204,7 @@ async def set_policy(given: PolicyGiven, who: Who, service: What) -> JSONRespons
     if given.name not in NAMES:
         known = given.name in REGISTRY
         what = "this policy decides single tasks, which only the simulator runs" if known else "there is no such policy"
-        raise ApiError(422, "no_such_policy", what, f"use one of {', '.join(NAMES)}")
+        raise ApiError(422, "no_such_policy", what, did_you_mean(given.name, NAMES))
     tried(given.name, given.parameters)
     request = SetPolicy(given.name, given.parameters)
     return await _ask(service, who, request, "policy.set", given.name, given.parameters)

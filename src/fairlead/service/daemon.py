@@ -17,6 +17,7 @@ from fairlead import __version__
 from fairlead.engines.requests import SetPolicy
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.words import choose
 from fairlead.policies import find_policy
 from fairlead.rates.profile import Profile
 from fairlead.rounds.journal import Header, header_to_json
@@ -121,8 +122,7 @@ def _run(options: Options, directory: StateDirectory, header: Header, listening:
 
 
 def _check(options: Options) -> None:
-    if options.plan.engine not in ENGINES:
-        raise InputError(f'there is no engine "{options.plan.engine}" (have: {", ".join(ENGINES)})')
+    choose("engine", options.plan.engine, ENGINES)
     if options.policy is not None:
         tried(options.policy, {})
     local = options.host == "localhost"

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairlead.model.cluster import Cluster
 from fairlead.rounds.journal import Header
 from fairlead.service import log
 from fairlead.service.database import StoreError, create, open_reader, open_writer
@@ -129,14 +130,41 @@ def check_cluster(directory: StateDirectory, header: Header) -> Header:
         ) from None
     finally:
         connection.close()
-    before, now = stored.cluster, header.cluster
-    same = before.nodes == now.nodes and before.types == now.types
-    if not (same and (before.node_gpus == now.node_gpus).all() and (before.node_type == now.node_type).all()):
+    differences = unlike(stored.cluster, header.cluster)
+    if differences:
         raise StoreError(
-            f"{directory.path} was made for another cluster ({len(before.nodes)} nodes, {before.total_gpus} GPUs; now "
-            f"{len(now.nodes)} nodes, {now.total_gpus} GPUs); start with the old cluster file, or with a new --state directory"
+            f"{directory.path} was made for another cluster ({'; '.join(differences)}); start with the old cluster file, "
+            "or with a new --state directory"
         )
     return stored
+
+
+def unlike(before: Cluster, now: Cluster) -> list[str]:
+    """In which GPU types and nodes two clusters differ, in words; nothing where a log of the one fits the other."""
+    had, has = (dict(zip(c.types, c.capacity.tolist(), strict=True)) for c in (before, now))
+    said = [
+        f"{type_}: {had.get(type_, 0)} GPUs then, {has.get(type_, 0)} now"
+        for type_ in dict.fromkeys((*had, *has))
+        if had.get(type_) != has.get(type_)
+    ]
+    old, new = _nodes(before), _nodes(now)
+    said += _named("nodes only then", [name for name in old if name not in new])
+    said += _named("nodes only now", [name for name in new if name not in old])
+    both = [name for name in old if name in new and old[name] != new[name]]
+    said += _named("other nodes", [f"{name} ({old[name]} then, {new[name]} now)" for name in both])
+    if not said and (list(old) != list(new) or before.types != now.types):
+        said = ["the same nodes in another order"]
+    return said
+
+
+def _nodes(cluster: Cluster) -> dict[str, str]:
+    columns = zip(cluster.nodes, cluster.node_gpus.tolist(), cluster.node_type.tolist(), strict=True)
+    return {name: f"{gpus} {cluster.types[t]}" for name, gpus, t in columns}
+
+
+def _named(what: str, names: list[str], most: int = 6) -> list[str]:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return [f"{what}: {', '.join(names[:most])}{more}"] if names else []
 
 
 def _check_marker(directory: StateDirectory) -> None:

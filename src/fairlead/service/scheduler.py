@@ -23,8 +23,9 @@ from fairlead.engines.nvml import detect
 from fairlead.engines.pretend import PretendRunner
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
-from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.errors import FairleadError
 from fairlead.model.events import Event, PolicySet
+from fairlead.model.words import choose
 from fairlead.rates.estimator import Estimator
 from fairlead.rounds.loop import Settings, When, run
 from fairlead.service import requests
@@ -168,10 +169,8 @@ def _fall_back(log: Log, failed: list[tuple[str, dict[str, Any]]], error: Unusab
 
 
 def build_runner(plan: Plan, directory: StateDirectory, cluster: Cluster, estimator: Estimator) -> Runner:
-    if plan.engine == "pretend":
+    if choose("engine", plan.engine, ENGINES) == "pretend":
         return PretendRunner(directory.path / "pretended.jsonl")
-    if plan.engine != "local":
-        raise InputError(f'there is no engine "{plan.engine}" (have: {", ".join(ENGINES)})')
     devices = choose_devices(cluster, detect(), emulate=plan.emulate)
     speed = dict(zip(cluster.types, estimator.type_speed().tolist(), strict=True))
     pace = {type_: value or 1.0 for type_, value in speed.items()} if devices.emulated else None

@@ -14,6 +14,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
+from fairlead.model.words import choose, did_you_mean
 from fairlead.numerics.fairness import Audit, audit, gain_by_lying, normalise
 from fairlead.numerics.random import stream
 from fairlead.policies.gandiva_fair import gandiva_fair
@@ -65,9 +66,7 @@ DIVISIONS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], Split]] = {
 
 
 def find_division(name: str) -> Callable[[FloatArray, FloatArray, FloatArray], Split]:
-    if name not in DIVISIONS:
-        raise InputError(f'no rule of division is called "{name}" (have: {", ".join(DIVISIONS)})')
-    return DIVISIONS[name]
+    return DIVISIONS[choose("rule of division", name, DIVISIONS)]
 
 
 def divide(instance: Instance, policy: str) -> dict[str, Any]:
@@ -233,7 +232,7 @@ def _speedups(found: Any, types: tuple[str, ...], label: str) -> list[float]:
         raise InputError(f'"{label}" has no speedups; wanted a number by GPU type')
     for gpu in found:
         if gpu not in types:
-            raise InputError(f'"{label}": GPU type "{gpu}" is not in gpus (has: {", ".join(types)})')
+            raise InputError(f'"{label}": GPU type "{gpu}" is not in gpus; {did_you_mean(gpu, types)}')
     row = [_number(found.get(gpu, 0.0), f'speedup of "{label}" on {gpu}', zero=True) for gpu in types]
     if not any(row):
         raise InputError(f'"{label}" can use no GPU type: all its speedups are 0')

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fairlead.model.errors import InputError
+from fairlead.model.words import did_you_mean
 from fairlead.policies import REGISTRY, find_policy
 from fairlead.policies.policy import Policy
 
@@ -40,9 +41,9 @@ def refer(text: str) -> PolicyRef:
     path, _ = _split(text)
     if path is None:
         if text not in REGISTRY and text not in _installed():
-            more = f"; installed ones: {', '.join(_installed())}" if _installed() else ""
+            said = did_you_mean(text, [*REGISTRY, *_installed()])
             raise InputError(
-                f'there is no policy "{text}" (have: {", ".join(REGISTRY)}{more}); your own is FILE.py:NAME'
+                f'policy "{text}" is not known (`fairlead policies` lists all, your own is FILE.py:NAME); {said}'
             )
         return PolicyRef(text)
     try:

@@ -16,6 +16,7 @@ from fairlead.model.decision import Decision
 from fairlead.model.errors import ImpossibleError, InputError
 from fairlead.model.events import Event
 from fairlead.model.jobs import JobSpec
+from fairlead.model.words import did_you_mean
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import Estimator, TableEstimator, allowed_rates, allowed_types
 from fairlead.rates.profile import Profile
@@ -147,8 +148,8 @@ def check_weights(setup: Setup) -> None:
     tenants = dict.fromkeys(job.tenant for job in setup.trace.jobs)
     for name in setup.tenant_weight:
         if name not in tenants:
-            known = ", ".join(list(tenants)[:8]) + (", ..." if len(tenants) > 8 else "")
-            raise InputError(f'a weight is given for tenant "{name}", which has no jobs (tenants: {known})')
+            said = did_you_mean(name, tenants)
+            raise InputError(f'a weight is given for tenant "{name}", which has no jobs; {said}')
 
 
 def impossible(setup: Setup) -> dict[str, str]:

@@ -9,8 +9,8 @@ from hashlib import blake2b
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import MEMORY_GIB
 from fairlead.model.jobs import JobSpec
+from fairlead.model.words import did_you_mean
 from fairlead.rates.profile import Profile, chip_of
-from fairlead.traces.files import did_you_mean
 from fairlead.traces.importers.rows import Options, Row
 
 DEFAULT_TENANT = "default"
@@ -42,8 +42,8 @@ class Assigner:
             model = self._chosen_model(row)
         elif self.options.profile and model not in self._known:
             raise InputError(
-                f'model "{model}" is not in profile "{self.options.profile.name}"; '
-                f"{did_you_mean(model, self._known)}. A profile that has it goes in with --throughputs"
+                f'model "{model}" is not in profile "{self.options.profile.name}" (one that has it goes in with '
+                f"--throughputs); {did_you_mean(model, self._known)}"
             )
         if steps is None and row.samples is not None:
             steps = row.samples / self._profile().samples_per_step(model, max(row.gpus, 1))
@@ -83,7 +83,8 @@ class Assigner:
         )
         if not models:
             raise InputError(
-                f'no model of profile "{profile.name}" runs on {gpus} x {reference}; choose another reference type'
+                f'no model of profile "{profile.name}" runs on {gpus} x {reference}; choose another type with --reference: '
+                f"{did_you_mean(reference, profile.gpus)}"
             )
         return models
 

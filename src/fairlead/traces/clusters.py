@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster, parse_short_form
 from fairlead.model.errors import InputError
-from fairlead.model.gpus import canonical_gpu
+from fairlead.model.gpus import MEMORY_GIB, canonical_gpu
 from fairlead.traces.files import create_text, read_text
 from fairlead.traces.machines import find_machine_list, parse_machines
 from fairlead.traces.marked_yaml import Marked, check_kind, parse_yaml
@@ -34,9 +34,16 @@ def read_cluster(text_or_path: str | Path, aliases: Mapping[str, str] | None = N
     `aliases` map GPU names as found to ours, before our own table of spellings does.
     """
     text = str(text_or_path)
-    if not Path(text).exists() and _SHORT_FORM.match(text):
+    if Path(text).exists():
+        return parse_cluster(read_text(text), text, aliases)
+    if _SHORT_FORM.match(text):
         return _from_short_form(text, aliases or {})
-    return parse_cluster(read_text(text), text, aliases)
+    near = f'; did you mean "{text.lower()}:8"?' if text.lower() in MEMORY_GIB else ""
+    raise InputError(
+        "no such file; wanted a cluster file, or GPUs by type as in v100:8 or v100:36,p100:36x8 (36 in nodes of 8)"
+        + near,
+        path=text,
+    )
 
 
 def parse_cluster(text: str, path: str, aliases: Mapping[str, str] | None = None) -> Cluster:

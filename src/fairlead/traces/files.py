@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -47,13 +46,6 @@ def create_text(path: str | Path) -> Iterator[IO[str]]:
         raise InputError(
             f"cannot be written ({error.strerror or error}); check the path and its rights", path=str(path)
         ) from None
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a complaint about an unknown word: what is known, nearest first if something is near."""
-    words = sorted(known)
-    near = difflib.get_close_matches(word, words, n=1)
-    return f'did you mean "{near[0]}"?' if near else f"known: {', '.join(words) or 'none'}"
 
 
 def _cannot_read(path: str | Path, error: OSError) -> InputError:

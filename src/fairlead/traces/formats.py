@@ -9,9 +9,10 @@ from pathlib import Path
 
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
+from fairlead.model.words import did_you_mean
 from fairlead.rates.profile import Profile
 from fairlead.traces.assign import Assigner
-from fairlead.traces.files import create_text, did_you_mean, open_text, sha256_of
+from fairlead.traces.files import create_text, open_text, sha256_of
 from fairlead.traces.importers import alibaba, gavel, logs, own, philly_csv, philly_log, pollux, sacct
 from fairlead.traces.importers.rows import Format, LeftOut, Options
 from fairlead.traces.importers.times import format_time

@@ -14,10 +14,10 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import MOST_GPUS, JobSpec
+from fairlead.model.words import did_you_mean
 from fairlead.numerics.random import stream
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import Profile
-from fairlead.traces.files import did_you_mean
 from fairlead.traces.formats import Trace
 from fairlead.traces.load import seconds_per_step
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import yaml
 
 from fairlead.model.errors import InputError
-from fairlead.traces.files import did_you_mean
+from fairlead.model.words import did_you_mean
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster where it was built
 

@@ -38,9 +38,10 @@ from typing import Any, TypeVar
 
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu, is_gpu_name
+from fairlead.model.words import did_you_mean
 from fairlead.rates.iteration import Links, Parts
 from fairlead.rates.profile import ModelFacts, Profile, Speed, chip_of
-from fairlead.traces.files import create_text, did_you_mean, read_text
+from fairlead.traces.files import create_text, read_text
 from fairlead.traces.marked_yaml import Marked, check_kind, parse_yaml
 
 KIND = "profile/1"
@@ -311,7 +312,7 @@ def _steps_per_s(rate: float, unit: str, batch: float, gpus: int) -> float:
         return rate / (batch * gpus)
     if unit == "samples/s/gpu":
         return rate / batch
-    raise InputError(f'unit is "{unit}"; wanted one of {", ".join(UNITS)}')
+    raise InputError(f'unit "{unit}" is not known; {did_you_mean(unit, UNITS)}')
 
 
 def _whole(field: dict[str, str], name: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import IO, NamedTuple
 
 from fairlead.model.errors import InputError
-from fairlead.traces.files import did_you_mean
+from fairlead.model.words import did_you_mean
 from fairlead.traces.importers.rows import Format, LeftOut, Options, Records, Row, csv_records, number, whole
 
 _COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Literal, NamedTuple
 
 from fairlead.model.errors import InputError
+from fairlead.model.words import did_you_mean
 from fairlead.rates.profile import Profile
-from fairlead.traces.files import did_you_mean
 
 
 class Row(NamedTuple):

@@ -1,0 +1,30 @@
+"""Words that a user may have mistyped, and the nearest one that we know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fairlead.model.errors import InputError
+
+FEW = 6  # words that a line has room for
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a complaint about an unknown word: the nearest that is known; all of them if none is near, or few."""
+    import difflib  # only once something went wrong
+
+    words = sorted(known)
+    by_small = {name.lower(): name for name in reversed(words)}
+    near = difflib.get_close_matches(word.lower(), by_small, n=1)
+    all_of_them = f"known: {', '.join(words) or 'none'}"
+    if not near:
+        return all_of_them
+    return f'did you mean "{by_small[near[0]]}"?' + (f" ({all_of_them})" if len(words) <= FEW else "")
+
+
+def choose(what: str, word: str, known: Iterable[str]) -> str:
+    """The word, if it is one of those that are known."""
+    words = list(known)
+    if word not in words:
+        raise InputError(f'{what} "{word}" is not known; {did_you_mean(word, words)}')
+    return word

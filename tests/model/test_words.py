@@ -1,0 +1,59 @@
+"""Mistyped words: the nearest known one is named, wherever the word came in."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from fairlead.cli.main import main
+from fairlead.model.errors import InputError
+from fairlead.model.words import choose, did_you_mean
+
+COMPARE = ["compare", "--generate", "defaults", "--jobs", "3"]
+
+
+def test_the_nearest_word_is_named_whatever_its_case() -> None:
+    known = ["resnet50", "bert", "gpt2", "dlrm", "a3c", "lstm", "vgg16"]
+
+    assert did_you_mean("ResNet-50", known) == 'did you mean "resnet50"?'
+    assert did_you_mean("zzz", known) == "known: a3c, bert, dlrm, gpt2, lstm, resnet50, vgg16"
+    assert did_you_mean("evnt", ["rounds", "events"]) == 'did you mean "events"? (known: events, rounds)'
+    assert did_you_mean("x", []) == "known: none"
+
+
+def test_a_known_word_is_passed_on() -> None:
+    assert choose("--decide", "rounds", ["rounds", "events"]) == "rounds"
+    with pytest.raises(InputError, match='--decide "Rounds" is not known; did you mean "rounds"'):
+        choose("--decide", "Rounds", ["rounds", "events"])
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([*COMPARE, "--cluster", "v100:2", "--policies", "fifo,gavle"], 'policy "gavle" is not known'),
+        ([*COMPARE, "--cluster", "v10:2", "--policies", "fifo"], 'did you mean "v100"?'),
+        ([*COMPARE, "--cluster", "v100:2", "--policies", "fifo", "--decide", "event"], 'did you mean "events"?'),
+        ([*COMPARE, "--cluster", "v100:2", "--policies", "fifo", "--sensing", "tabel"], 'did you mean "table"?'),
+        ([*COMPARE, "--cluster", "v100:2", "--policies", "fifo", "--executor", "process"], 'did you mean "processes"?'),
+        (["compare", "--generate", "laod=1", "--cluster", "v100:2", "--policies", "fifo"], 'did you mean "load"?'),
+        (["simulate", "--trace", "x", "--cluster", "v100:2", "--policy", "gavle"], 'did you mean "gavel"?'),
+        (
+            ["trace", "generate", "--cluster", "v100:2", "--out", "x", "--model", "resnet5=1"],
+            'did you mean "resnet50"?',
+        ),
+        (["rates", "show", "resnet5"], 'did you mean "resnet50"?'),
+    ],
+)
+def test_every_verb_says_so_in_one_line(
+    args: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["fairlead", *args])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+
+    printed = capsys.readouterr().err
+    assert stopped.value.code in (2, 3)
+    assert said in printed
+    assert "did you mean" in printed
+    assert printed.count("\n") == 1
