@@ -1,9 +1,11 @@
-"""Tables and JSON on stdout, progress on stderr and only on a terminal."""
+"""Tables and JSON on stdout, progress on stderr: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -12,8 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairlead.model.units import format_duration
+
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+
+EVERY_S = 5.0  # between two plain lines
 
 
 class Format(StrEnum):
@@ -85,9 +92,13 @@ def print_words(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 @contextmanager
 def steps(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function that is told how much is done, and of how much; shows the time left."""
+    """Gives a function that is told how much is done, and of how much; shows the time left.
+
+    A bar on a terminal; elsewhere, where nobody could tell a long run from one that hangs, a line every few seconds.
+    """
     if not sys.stderr.isatty():
-        yield lambda done, total: None
+        with _lines(what) as tell:
+            yield tell
         return
     with _bar() as bar:
         task = bar.add_task(what, total=None)
@@ -96,13 +107,43 @@ def steps(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how much of `total` is done."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    with _bar() as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    """The same, where the whole is known from the start."""
+    with steps(what) as tell:
+        tell(0, total)
+        yield lambda done: tell(done, total)
+
+
+@contextmanager
+def _lines(what: str) -> Iterator[Callable[[int, int], None]]:
+    began_s, ended = time.monotonic(), threading.Event()
+    told: list[tuple[int, int]] = []  # the first, whose part was done before we began, and the last
+
+    def tell(done: int, total: int) -> None:
+        told[1:] = [(done, total)]
+
+    def say() -> None:
+        while not ended.wait(EVERY_S):
+            spent_s = time.monotonic() - began_s
+            print(f"{what}: {progress_text(told, spent_s)}", file=sys.stderr, flush=True)
+
+    speaker = threading.Thread(target=say, daemon=True)
+    speaker.start()
+    try:
+        yield tell
+    finally:
+        ended.set()
+        speaker.join()
+
+
+def progress_text(told: Sequence[tuple[int, int]], spent_s: float) -> str:
+    """`3 of 9 done, 20s so far, about 40s left`, from what was told first and last."""
+    spent = f"{format_duration(round(spent_s))} so far"
+    if not told:
+        return spent
+    (first, _), (done, total) = told[0], told[-1]
+    left_s = spent_s * (total - done) / (done - first) if done > first else None
+    left = "" if left_s is None else f", about {format_duration(round(left_s))} left"
+    return f"{done:,} of {total:,} done, {spent}{left}"
 
 
 def _bar() -> Progress:

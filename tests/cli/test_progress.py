@@ -1,0 +1,44 @@
+"""Progress without a terminal: plain lines on standard error, none for what is quick."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fairlead.cli import output
+
+
+def test_a_long_run_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "EVERY_S", 0.05)
+
+    with output.steps("comparing") as tell:
+        tell(2, 9)
+        tell(4, 9)
+        time.sleep(0.3)
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    lines = printed.err.splitlines()
+    assert len(lines) >= 2
+    assert all(line.startswith("comparing: 4 of 9 done, 0s so far, about ") for line in lines)
+
+
+def test_a_quick_run_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with output.progress("simulating", 3) as tell:
+        tell(3)
+
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([], "20s so far"),
+        ([(0, 9)], "0 of 9 done, 20s so far"),
+        ([(0, 9), (3, 9)], "3 of 9 done, 20s so far, about 40s left"),
+        ([(6, 9), (8, 9)], "8 of 9 done, 20s so far, about 10s left"),  # six were found done
+    ],
+)
+def test_time_left_counts_only_what_was_done_since(told: list[tuple[int, int]], said: str) -> None:
+    assert output.progress_text(told, 20.0) == said
