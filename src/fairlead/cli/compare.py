@@ -1,48 +1,66 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile, parse_pairs
+from fairlead.cli.options import Cluster, Importing, parse_pairs, spread
 from fairlead.cli.output import Format, Output, print_json, print_wide_table, steps
-from fairlead.cli.trace import Completed, PinTypes, Reference, SkipBad, Tenants, Timezone, TraceFormat
-from fairlead.cli.world import (
-    CheckpointEvery,
-    Decide,
-    LengthError,
-    MinRun,
-    Mtbf,
-    ProfilingCost,
-    Repair,
-    RestartCost,
-    Round,
-    ServerFactors,
-    SkipImpossible,
-    Task,
-    TenantWeights,
-    settings_of,
-    weights_of,
-    world_of,
-)
+from fairlead.cli.world import Rules
 from fairlead.model.errors import FairleadError, InputError
-from fairlead.model.units import parse_duration
 from fairlead.model.words import choose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fairlead.model.cluster import Cluster as Hardware
+    from fairlead.rates.profile import Profile
     from fairlead.studies.comparison.compare import Comparison, Executor, Request
-    from fairlead.studies.comparison.workloads import Generated
+    from fairlead.studies.comparison.workloads import Generated, Workload
 
 MOST_SEEDS = 1000
 EXECUTORS = ("processes", "ray")
 GENERATE = ("arrivals", "durations", "load", "tenants", "tenant_skew")
 
 
+@dataclass(frozen=True)
+class Running:
+    """Where the runs are done and kept."""
+
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state", help="Where finished runs are kept and found again (default: your cache).", metavar="DIR"
+        ),
+    ] = None
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run all again, whatever was kept.")] = False
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Processes (default: one per core).", min=1, max=1024)
+    ] = None
+    executor: Annotated[str, typer.Option("--executor", help="`processes` of this machine, or `ray`.")] = "processes"
+    ray_address: Annotated[
+        str | None, typer.Option("--ray-address", help="Of a running Ray cluster (default: RAY_ADDRESS).")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Files that are to be written."""
+
+    report: Annotated[str | None, typer.Option(help="Write a page for the browser here.", metavar="FILE")] = None
+    figures: Annotated[str | None, typer.Option(help="Write PDF and PNG figures here.", metavar="DIR")] = None
+    window: Annotated[
+        str | None, typer.Option("--window", help="Hours that the Gantt chart shows.", metavar="FROM..TO")
+    ] = None
+    csv: Annotated[str | None, typer.Option("--csv", help="Write one line per run here.", metavar="FILE")] = None
+
+
+@spread
 def compare(
+    *,
     cluster: Cluster,
     policies: Annotated[str, typer.Option("--policies", help="Names or FILE.py:NAME, or `all`.", metavar="A,B,...")],
     trace: Annotated[
@@ -63,100 +81,30 @@ def compare(
     jobs: Annotated[
         int | None, typer.Option("--jobs", help="Only the first N jobs; of a generated workload, how many.", min=1)
     ] = None,
-    report: Annotated[str | None, typer.Option(help="Write a page for the browser here.", metavar="FILE")] = None,
-    figures: Annotated[str | None, typer.Option(help="Write PDF and PNG figures here.", metavar="DIR")] = None,
-    window: Annotated[
-        str | None, typer.Option("--window", help="Hours that the Gantt chart shows.", metavar="FROM..TO")
-    ] = None,
-    csv: Annotated[str | None, typer.Option("--csv", help="Write one line per run here.", metavar="FILE")] = None,
-    state: Annotated[
-        str | None,
-        typer.Option(
-            "--state", help="Where finished runs are kept and found again (default: your cache).", metavar="DIR"
-        ),
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run all again, whatever was kept.")] = False,
-    workers: Annotated[
-        int | None, typer.Option("--workers", help="Processes (default: one per core).", min=1, max=1024)
-    ] = None,
-    executor: Annotated[str, typer.Option("--executor", help="`processes` of this machine, or `ray`.")] = "processes",
-    ray_address: Annotated[
-        str | None, typer.Option("--ray-address", help="Of a running Ray cluster (default: RAY_ADDRESS).")
-    ] = None,
-    trace_format: TraceFormat = None,
-    throughputs: Throughputs = None,
-    tenants: Tenants = None,
-    reference: Reference = None,
-    timezone: Timezone = "UTC",
-    alias: Aliases = None,
-    completed_only: Completed = False,
-    pin_types: PinTypes = False,
-    skip_bad_lines: SkipBad = False,
-    skip_impossible: SkipImpossible = False,
-    round_: Round = "360",
-    decide: Decide = "rounds",
-    min_run: MinRun = "0s",
-    task: Task = "60",
-    restart_cost: RestartCost = None,
-    tenant_weight: TenantWeights = None,
-    server_factors: ServerFactors = "1:1",
-    mtbf: Mtbf = "0",
-    repair: Repair = "1h",
-    checkpoint_every: CheckpointEvery = "30m",
-    length_error: LengthError = 0.0,
-    profiling_cost: ProfilingCost = "0",
-    sensing: Annotated[
-        str, typer.Option("--sensing", help="What is learnt of speeds: table, types, servers or three-layer.")
-    ] = "table",
+    wanted: Wanted,
+    running: Running,
+    importing: Importing,
+    rules: Rules,
     output: Output = Format.table,
 ) -> None:
     """Run every policy on the same workloads under the same rules, and compare them seed by seed."""
-    from fairlead.rates.three_layer import Sensing
     from fairlead.studies.comparison.compare import Request
-    from fairlead.studies.comparison.workloads import from_file, from_generator
-    from fairlead.studies.simulate import Setup
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.formats import Trace
 
-    if (trace is None) == (generate is None):
-        raise InputError("wanted either --trace FILE or --generate SPEC (such as --generate defaults)")
-    shown_h = None if window is None else hours_of(window)
-    profile, aliases = open_profile(throughputs), gpu_aliases(alias)
-    where = read_cluster(cluster, aliases)
-    import_options = {
-        "format": trace_format,
-        "tenants": tenants,
-        "reference": reference,
-        "timezone": timezone,
-        "skip_bad_lines": skip_bad_lines,
-        "completed_only": completed_only,
-        "pin_types": pin_types,
-        "aliases": aliases,
-    }
-    setup: Any = Setup(
-        cluster=where,
-        trace=Trace((), "", ""),
-        profile=profile,
-        policy=None,  # type: ignore[arg-type]  # each run has its own
-        settings=settings_of(round_, decide, min_run, task),
-        world=world_of(0, server_factors, mtbf, repair, checkpoint_every, length_error, profiling_cost),
-        restart_s=None if restart_cost is None else parse_duration(restart_cost),
-        tenant_weight=weights_of(tenant_weight),
-        sensing=Sensing(choose("--sensing", sensing, Sensing)),
-    )
+    shown_h = None if wanted.window is None else hours_of(wanted.window)
+    profile, where = importing.profile(), read_cluster(cluster, importing.aliases())
+    nobody: Any = None  # each run has its own policy
     request = Request(
         policies=refs_of(policies),
         seeds=seeds_of(seeds),
         loads=loads_of(loads),
-        workload=from_file(trace, profile, where, jobs, import_options)
-        if trace is not None
-        else from_generator(profile, where, jobs, spec_of(generate or "")),
-        setup=setup,
-        skip_impossible=skip_impossible,
+        workload=workload_of(trace, generate, profile, where, jobs, importing),
+        setup=rules.setup(where, Trace((), "", ""), profile, nobody),
+        skip_impossible=rules.skip_impossible,
     )
-    execute = executor_of(executor, workers or os.cpu_count() or 1, ray_address)
-    found = run(request, execute, state, fresh=fresh)
-    written = write_out(found, report, figures, csv, shown_h)
+    found = run(request, running)
+    written = write_out(found, wanted, shown_h)
     if output is Format.json:
         print_json({**found.answer, "files": written})
     else:
@@ -164,38 +112,50 @@ def compare(
         print(*(f"{what}: {path}" for what, path in written.items()), sep="\n")
 
 
-def run(request: Request, execute: Executor, state: str | None, *, fresh: bool) -> Comparison:
+def workload_of(
+    trace: str | None, generate: str | None, profile: Profile, where: Hardware, jobs: int | None, importing: Importing
+) -> Workload:
+    from fairlead.studies.comparison.workloads import from_file, from_generator
+
+    if trace is not None and generate is None:
+        options = {"format": importing.trace_format, **importing.choices()}
+        return from_file(trace, profile, where, jobs, options)
+    if generate is not None and trace is None:
+        return from_generator(profile, where, jobs, spec_of(generate))
+    raise InputError("wanted either --trace FILE or --generate SPEC (such as --generate defaults)")
+
+
+def run(request: Request, running: Running) -> Comparison:
     from fairlead.studies.comparison.compare import compare as study
     from fairlead.studies.comparison.store import NothingKept, Store, default_folder
 
-    store = Store(Path(state) if state else default_folder())
+    execute = executor_of(running.executor, running.workers or os.cpu_count() or 1, running.ray_address)
+    store = Store(Path(running.state) if running.state else default_folder())
     with steps("comparing") as tell:
         try:
-            return study(request, execute, NothingKept(store) if fresh else store, tell)
+            return study(request, execute, NothingKept(store) if running.fresh else store, tell)
         except KeyboardInterrupt:
             raise FairleadError(
                 f"interrupted; finished runs are kept in {store.folder}, and the same command goes on from there"
             ) from None
 
 
-def write_out(
-    found: Comparison, report: str | None, figures: str | None, csv: str | None, shown_h: tuple[float, float] | None
-) -> dict[str, str]:
+def write_out(found: Comparison, wanted: Wanted, shown_h: tuple[float, float] | None = None) -> dict[str, str]:
     """Path by what it is."""
     written: dict[str, str] = {}
-    if csv:
+    if wanted.csv:
         from fairlead.studies.comparison.table import write_csv
 
-        written["runs"], written["tenants"] = csv, write_csv(found.answer, csv)
-    if report:
+        written["runs"], written["tenants"] = wanted.csv, write_csv(found.answer, wanted.csv)
+    if wanted.report:
         from fairlead.studies.report.page import write_page
 
-        write_page(found, report, shown_h)
-        written["report"] = report
-    if figures:
+        write_page(found, wanted.report, shown_h)
+        written["report"] = wanted.report
+    if wanted.figures:
         from fairlead.studies.report.figures import draw_all
 
-        written["figures"] = f"{figures} ({len(draw_all(found, figures, shown_h))} files)"
+        written["figures"] = f"{wanted.figures} ({len(draw_all(found, wanted.figures, shown_h))} files)"
     return written
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.compare import print_comparison, write_out
+from fairlead.cli.compare import Wanted, print_comparison, write_out
 from fairlead.cli.options import Seed
 from fairlead.cli.output import Format, Output, print_json, steps
 
@@ -25,7 +25,7 @@ def demo(
 
     with steps("policies") as tell:
         found = compare(demo_request(seed), lambda cases: run_here(cases, workers or os.cpu_count() or 1), tell=tell)
-    written = write_out(found, report, None, None, None)
+    written = write_out(found, Wanted(report=report))
     if output is Format.json:
         print_json({**found.answer, "files": written})
         return

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -10,6 +13,7 @@ from fairlead.model.errors import InputError
 
 if TYPE_CHECKING:
     from fairlead.rates.profile import Profile
+    from fairlead.traces.formats import Trace
 
 Cluster = Annotated[
     str, typer.Option("--cluster", help="Cluster file, or GPUs by type: v100:36,p100:36x8.", metavar="FILE|TYPES")
@@ -23,6 +27,75 @@ Aliases = Annotated[
     list[str] | None,
     typer.Option("--alias", help="Read a GPU name as one of ours.", metavar="SPELLING=TYPE"),
 ]
+
+
+def spread(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb that takes dataclasses: each of their fields becomes an option of its own, so that verbs can share them."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters: list[inspect.Parameter] = []
+    for given in inspect.signature(verb).parameters.values():
+        if given.name not in groups:
+            parameters.append(given.replace(annotation=hints[given.name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        inside = get_type_hints(groups[given.name], include_extras=True)
+        parameters += [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=inside[f.name])
+            for f in fields(groups[given.name])
+        ]
+
+    def run(**values: Any) -> None:
+        made = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        verb(**values, **made)
+
+    run.__name__, run.__doc__, run.__module__ = verb.__name__, verb.__doc__, verb.__module__
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+@dataclass(frozen=True)
+class Importing:
+    """How a workload file is read, by every verb that takes one."""
+
+    trace_format: Annotated[
+        str | None, typer.Option("--trace-format", help="Format of the file (default: detected).")
+    ] = None
+    throughputs: Throughputs = None
+    tenants: Annotated[
+        int | None, typer.Option("--tenants", help="Spread jobs of a file without tenants over this many.", min=1)
+    ] = None
+    reference: Annotated[
+        str | None,
+        typer.Option("--reference", help="GPU type on which durations were measured (default: the file's, else v100)."),
+    ] = None
+    timezone: Annotated[str, typer.Option("--timezone", help="Zone of times that carry none.")] = "UTC"
+    alias: Aliases = None
+    completed_only: Annotated[
+        bool, typer.Option("--completed-only", help="Leave out jobs that failed or were cancelled.")
+    ] = False
+    pin_types: Annotated[bool, typer.Option("--pin-types", help="Keep every job on the GPU type that it ran on.")] = (
+        False
+    )
+    skip_bad_lines: Annotated[
+        bool, typer.Option("--skip-bad-lines", help="Leave out lines that cannot be read, and count them.")
+    ] = False
+
+    def profile(self) -> Profile:
+        return open_profile(self.throughputs)
+
+    def aliases(self) -> dict[str, str]:
+        return gpu_aliases(self.alias)
+
+    def choices(self) -> dict[str, Any]:
+        """By the names that `read_trace` and its `Options` have for them."""
+        names = ("tenants", "reference", "timezone", "skip_bad_lines", "completed_only", "pin_types")
+        return {"aliases": self.aliases(), **{name: getattr(self, name) for name in names}}
+
+    def read(self, path: str, profile: Profile, seed: int) -> Trace:
+        from fairlead.traces.formats import read_trace
+
+        return read_trace(path, self.trace_format, profile=profile, seed=seed, **self.choices())
 
 
 def open_profile(throughputs: str | None) -> Profile:

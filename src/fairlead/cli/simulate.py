@@ -6,75 +6,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.options import (
-    Aliases,
-    Cluster,
-    Seed,
-    Throughputs,
-    gpu_aliases,
-    open_profile,
-    parse_parameters,
-)
+from fairlead.cli.options import Cluster, Importing, Seed, parse_parameters, spread
 from fairlead.cli.output import Format, Output, print_json, print_table, progress
-from fairlead.cli.world import (
-    CheckpointEvery,
-    Decide,
-    LengthError,
-    MinRun,
-    Mtbf,
-    ProfilingCost,
-    Repair,
-    RestartCost,
-    Round,
-    ServerFactors,
-    SkipImpossible,
-    Task,
-    TenantWeights,
-    settings_of,
-    weights_of,
-    world_of,
-)
-from fairlead.model.units import format_duration, format_number, parse_duration
-from fairlead.model.words import choose
+from fairlead.cli.world import Rules
+from fairlead.model.units import format_duration, format_number
 
 MOST_TENANTS = 20  # shown in a table
 
 if TYPE_CHECKING:
-    from fairlead.rates.three_layer import Sensing
     from fairlead.studies.simulate import Result, Setup
 
 
+@spread
 def simulate(
+    *,
     cluster: Cluster,
     trace: Annotated[str, typer.Option("--trace", help="Workload file.", metavar="FILE")],
     policy: Annotated[
         str, typer.Option("--policy", help="See `fairlead policies`, or your own.", metavar="NAME|FILE.py:NAME")
     ],
-    trace_format: Annotated[str | None, typer.Option(help="Format of the trace (default: detected).")] = None,
-    throughputs: Throughputs = None,
-    alias: Aliases = None,
     param: Annotated[list[str] | None, typer.Option(help="Parameter of the policy.", metavar="NAME=VALUE")] = None,
-    round_: Round = "360",
-    decide: Decide = "rounds",
-    min_run: MinRun = "0s",
-    task: Task = "60s",
-    restart_cost: RestartCost = None,
-    tenant_weight: TenantWeights = None,
-    server_factors: ServerFactors = "1:1",
-    mtbf: Mtbf = "0",
-    repair: Repair = "1h",
-    checkpoint_every: CheckpointEvery = "30m",
-    length_error: LengthError = 0.0,
-    profiling_cost: ProfilingCost = "0",
-    sensing: Annotated[
-        str,
-        typer.Option(
-            help="What is learnt of speeds while jobs run: nothing, by type, by server, or servers for all jobs.",
-            metavar="table|types|servers|three-layer",
-        ),
-    ] = "table",
-    skip_impossible: SkipImpossible = False,
-    skip_bad_lines: Annotated[bool, typer.Option(help="Leave out lines that cannot be read.")] = False,
+    importing: Importing,
+    rules: Rules,
     seed: Seed = 0,
     journal: Annotated[str | None, typer.Option(help="Write every event and decision here.", metavar="FILE")] = None,
     output: Output = Format.table,
@@ -83,38 +36,24 @@ def simulate(
     from fairlead.studies import simulate as study
     from fairlead.studies.plugins import load_policy
     from fairlead.traces.clusters import read_cluster
-    from fairlead.traces.formats import read_trace
 
     chosen = load_policy(policy)
-    profile = open_profile(throughputs)
-    aliases = gpu_aliases(alias)
-    setup = study.Setup(
-        cluster=read_cluster(cluster, aliases),
-        trace=read_trace(
-            trace, trace_format, profile=profile, seed=seed, skip_bad_lines=skip_bad_lines, aliases=aliases
-        ),
-        profile=profile,
-        policy=chosen.with_parameters(parse_parameters(param or [], chosen.parameters)),
-        settings=settings_of(round_, decide, min_run, task),
-        world=world_of(seed, server_factors, mtbf, repair, checkpoint_every, length_error, profiling_cost),
-        restart_s=None if restart_cost is None else parse_duration(restart_cost),
-        tenant_weight=weights_of(tenant_weight),
-        sensing=_sensing(sensing),
+    profile = importing.profile()
+    setup = rules.setup(
+        read_cluster(cluster, importing.aliases()),
+        importing.read(trace, profile, seed),
+        profile,
+        chosen.with_parameters(parse_parameters(param or [], chosen.parameters)),
+        seed,
     )
     study.check_weights(setup)
-    left, skipped = study.without_impossible(setup, skip=skip_impossible)
+    left, skipped = study.without_impossible(setup, skip=rules.skip_impossible)
     setup = replace(setup, trace=left)
     if skipped:
         typer.echo(f"left out {skipped} jobs that can never run on this cluster", err=True)
     with progress(f"simulating {chosen.name}", len(left.jobs)) as tell:
         result = study.simulate(setup, Path(journal) if journal else None, lambda state: tell(state.ended))
     _print(setup, result, output, skipped)
-
-
-def _sensing(text: str) -> Sensing:
-    from fairlead.rates.three_layer import Sensing
-
-    return Sensing(choose("--sensing", text, Sensing))
 
 
 def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:

@@ -4,40 +4,21 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Aliases, Cluster, Seed, Throughputs, gpu_aliases, open_profile, parse_pairs
+from fairlead.cli.options import Cluster, Importing, Seed, Throughputs, open_profile, parse_pairs, spread
 from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, format_number
 
 app = typer.Typer(help="Read, convert and generate workloads.", no_args_is_help=True)
 
-TraceFormat = Annotated[str | None, typer.Option("--trace-format", help="Format of the file (default: detected).")]
-Tenants = Annotated[
-    int | None, typer.Option("--tenants", help="Spread jobs of a file without tenants over this many.", min=1)
-]
-Reference = Annotated[
-    str | None,
-    typer.Option("--reference", help="GPU type on which durations were measured (default: the file's, else v100)."),
-]
-Completed = Annotated[bool, typer.Option("--completed-only", help="Leave out jobs that failed or were cancelled.")]
-PinTypes = Annotated[bool, typer.Option("--pin-types", help="Keep every job on the GPU type that it ran on.")]
-Timezone = Annotated[str, typer.Option("--timezone", help="Zone of times that carry none.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad-lines", help="Leave out lines that cannot be read, and count them.")]
-
 
 @app.command()
+@spread
 def convert(
+    *,
     source: Annotated[str, typer.Argument(help="A trace of any known format.", metavar="FILE")],
     out: Annotated[str, typer.Option("--out", help="Where to write it in our own format.", metavar="FILE")],
-    trace_format: TraceFormat = None,
-    throughputs: Throughputs = None,
-    tenants: Tenants = None,
-    reference: Reference = None,
-    timezone: Timezone = "UTC",
-    alias: Aliases = None,
-    completed_only: Completed = False,
-    pin_types: PinTypes = False,
-    skip_bad_lines: SkipBad = False,
+    importing: Importing,
     seed: Seed = 0,
     output: Output = Format.table,
 ) -> None:
@@ -45,18 +26,8 @@ def convert(
     from fairlead.traces.formats import convert_trace
     from fairlead.traces.importers.rows import Options
 
-    options = Options(
-        profile=open_profile(throughputs),
-        seed=seed,
-        tenants=tenants,
-        reference=reference,
-        timezone=timezone,
-        skip_bad_lines=skip_bad_lines,
-        completed_only=completed_only,
-        pin_types=pin_types,
-        aliases=gpu_aliases(alias),
-    )
-    done = convert_trace(source, out, trace_format, options)
+    options = Options(profile=importing.profile(), seed=seed, **importing.choices())
+    done = convert_trace(source, out, importing.trace_format, options)
     if output is Format.json:
         print_json({"trace": out, "format": done.format, "jobs": done.jobs, "notes": list(done.notes)})
     else:
@@ -64,20 +35,14 @@ def convert(
 
 
 @app.command()
+@spread
 def stats(
+    *,
     source: Annotated[str, typer.Argument(help="A trace of any known format.", metavar="FILE")],
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="Count the load on this cluster.", metavar="FILE|TYPES")
     ] = None,
-    trace_format: TraceFormat = None,
-    throughputs: Throughputs = None,
-    tenants: Tenants = None,
-    reference: Reference = None,
-    timezone: Timezone = "UTC",
-    alias: Aliases = None,
-    completed_only: Completed = False,
-    pin_types: PinTypes = False,
-    skip_bad_lines: SkipBad = False,
+    importing: Importing,
     figure: Annotated[str | None, typer.Option(help="Draw it here (.png, .pdf or .svg).", metavar="FILE")] = None,
     seed: Seed = 0,
     output: Output = Format.table,
@@ -86,26 +51,15 @@ def stats(
     from dataclasses import asdict
 
     from fairlead.traces.clusters import read_cluster
-    from fairlead.traces.formats import read_trace
     from fairlead.traces.stats import trace_stats
 
-    aliases = gpu_aliases(alias)
-    profile = open_profile(throughputs)
-    trace = read_trace(
-        source,
-        format=trace_format,
-        profile=profile,
-        seed=seed,
-        tenants=tenants,
-        reference=reference,
-        timezone=timezone,
-        skip_bad_lines=skip_bad_lines,
-        completed_only=completed_only,
-        pin_types=pin_types,
-        aliases=aliases,
-    )
+    profile = importing.profile()
+    trace = importing.read(source, profile, seed)
     found = trace_stats(
-        trace, profile, read_cluster(cluster, aliases) if cluster else None, *([reference] if reference else [])
+        trace,
+        profile,
+        read_cluster(cluster, importing.aliases()) if cluster else None,
+        *([importing.reference] if importing.reference else []),
     )
     if figure:
         from fairlead.studies.figures import draw_trace

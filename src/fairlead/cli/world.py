@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,70 +13,113 @@ from fairlead.model.units import parse_duration
 from fairlead.model.words import choose
 
 if TYPE_CHECKING:
+    from fairlead.model.cluster import Cluster
+    from fairlead.policies.policy import Policy
+    from fairlead.rates.profile import Profile
     from fairlead.rounds.loop import Settings
     from fairlead.sim.truth import World
-
-Round = Annotated[str, typer.Option("--round", help="Length of a round.", metavar="DURATION")]
-Decide = Annotated[str, typer.Option("--decide", help="Decide at `rounds` only, or at `events` inside a round too.")]
-MinRun = Annotated[str, typer.Option("--min-run", help="A job keeps its GPUs at least this long.", metavar="DURATION")]
-Task = Annotated[
-    str,
-    typer.Option("--task", help="Policies of level tasks: length of a task on the fastest type.", metavar="DURATION"),
-]
-RestartCost = Annotated[
-    str | None,
-    typer.Option("--restart-cost", help="Cost of a move, instead of each model's own.", metavar="DURATION"),
-]
-TenantWeights = Annotated[
-    list[str] | None,
-    typer.Option("--tenant-weight", help="Weight of a tenant (default 1).", metavar="TENANT=WEIGHT"),
-]
-ServerFactors = Annotated[
-    str, typer.Option("--server-factors", help="Hidden speed of every node, uniform in LOW:HIGH.", metavar="LOW:HIGH")
-]
-Mtbf = Annotated[
-    str, typer.Option("--mtbf", help="Mean time between failures of a node; 0 = never.", metavar="DURATION")
-]
-Repair = Annotated[str, typer.Option("--repair", help="Mean time to repair a node.", metavar="DURATION")]
-CheckpointEvery = Annotated[
-    str,
-    typer.Option("--checkpoint-every", help="A failure takes a job back to its last save.", metavar="DURATION"),
-]
-LengthError = Annotated[
-    float, typer.Option("--length-error", help="Declared lengths are off by up to this part (0.3 = 30 %).")
-]
-ProfilingCost = Annotated[
-    str,
-    typer.Option(
-        "--profiling-cost",
-        help="To measure a new model on one GPU type before it may run; 0 = known.",
-        metavar="DURATION",
-    ),
-]
-SkipImpossible = Annotated[bool, typer.Option("--skip-impossible", help="Leave out jobs that can never run.")]
+    from fairlead.studies.simulate import Setup
+    from fairlead.traces.formats import Trace
 
 
-def settings_of(round_: str, decide: str, min_run: str, task: str = "60") -> Settings:
-    from fairlead.rounds.loop import Settings, When
+@dataclass(frozen=True)
+class Rules:
+    """Of rounds and of the world: the same for every verb that simulates."""
 
-    when = When(choose("--decide", decide, When))
-    return Settings(_positive("--round", round_), when, parse_duration(min_run), task_s=_positive("--task", task))
-
-
-def world_of(
-    seed: int, server_factors: str, mtbf: str, repair: str, checkpoint_every: str, error: float, profiling: str
-) -> World:
-    from fairlead.sim.truth import World
-
-    return World(
-        seed=seed,
-        server_factor=_factors(server_factors),
-        mtbf_s=parse_duration(mtbf),
-        repair_s=parse_duration(repair),
-        checkpoint_s=parse_duration(checkpoint_every),
-        length_error=error,
-        profiling_s=parse_duration(profiling),
+    round_: Annotated[str, typer.Option("--round", help="Length of a round.", metavar="DURATION")] = "360"
+    decide: Annotated[
+        str, typer.Option("--decide", help="Decide at `rounds` only, or at `events` inside a round too.")
+    ] = "rounds"
+    min_run: Annotated[
+        str, typer.Option("--min-run", help="A job keeps its GPUs at least this long.", metavar="DURATION")
+    ] = "0s"
+    task: Annotated[
+        str,
+        typer.Option(
+            "--task", help="Policies of level tasks: length of a task on the fastest type.", metavar="DURATION"
+        ),
+    ] = "60s"
+    restart_cost: Annotated[
+        str | None,
+        typer.Option("--restart-cost", help="Cost of a move, instead of each model's own.", metavar="DURATION"),
+    ] = None
+    tenant_weight: Annotated[
+        list[str] | None,
+        typer.Option("--tenant-weight", help="Weight of a tenant (default 1).", metavar="TENANT=WEIGHT"),
+    ] = None
+    server_factors: Annotated[
+        str,
+        typer.Option("--server-factors", help="Hidden speed of every node, uniform in LOW:HIGH.", metavar="LOW:HIGH"),
+    ] = "1:1"
+    mtbf: Annotated[
+        str, typer.Option("--mtbf", help="Mean time between failures of a node; 0 = never.", metavar="DURATION")
+    ] = "0"
+    repair: Annotated[str, typer.Option("--repair", help="Mean time to repair a node.", metavar="DURATION")] = "1h"
+    checkpoint_every: Annotated[
+        str,
+        typer.Option("--checkpoint-every", help="A failure takes a job back to its last save.", metavar="DURATION"),
+    ] = "30m"
+    length_error: Annotated[
+        float, typer.Option("--length-error", help="Declared lengths are off by up to this part (0.3 = 30 %).")
+    ] = 0.0
+    profiling_cost: Annotated[
+        str,
+        typer.Option(
+            "--profiling-cost",
+            help="To measure a new model on one GPU type before it may run; 0 = known.",
+            metavar="DURATION",
+        ),
+    ] = "0"
+    sensing: Annotated[
+        str,
+        typer.Option(
+            "--sensing",
+            help="What is learnt of speeds while jobs run: nothing, by type, by server, or servers for all jobs.",
+            metavar="table|types|servers|three-layer",
+        ),
+    ] = "table"
+    skip_impossible: Annotated[bool, typer.Option("--skip-impossible", help="Leave out jobs that can never run.")] = (
+        False
     )
+
+    def setup(self, cluster: Cluster, trace: Trace, profile: Profile, policy: Policy, seed: int = 0) -> Setup:
+        from fairlead.rates.three_layer import Sensing
+        from fairlead.studies.simulate import Setup
+
+        return Setup(
+            cluster=cluster,
+            trace=trace,
+            profile=profile,
+            policy=policy,
+            settings=self.settings(),
+            world=self.world(seed),
+            restart_s=None if self.restart_cost is None else parse_duration(self.restart_cost),
+            tenant_weight=weights_of(self.tenant_weight),
+            sensing=Sensing(choose("--sensing", self.sensing, Sensing)),
+        )
+
+    def settings(self) -> Settings:
+        from fairlead.rounds.loop import Settings, When
+
+        return Settings(
+            _positive("--round", self.round_),
+            When(choose("--decide", self.decide, When)),
+            parse_duration(self.min_run),
+            task_s=_positive("--task", self.task),
+        )
+
+    def world(self, seed: int) -> World:
+        from fairlead.sim.truth import World
+
+        return World(
+            seed=seed,
+            server_factor=_factors(self.server_factors),
+            mtbf_s=parse_duration(self.mtbf),
+            repair_s=parse_duration(self.repair),
+            checkpoint_s=parse_duration(self.checkpoint_every),
+            length_error=self.length_error,
+            profiling_s=parse_duration(self.profiling_cost),
+        )
 
 
 def weights_of(pairs: list[str] | None) -> dict[str, float]:
