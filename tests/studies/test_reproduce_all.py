@@ -23,9 +23,11 @@ from fairlead.cli.reproduce import print_study
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.studies import reproduce_fft, reproduce_hare, reproduce_hops, reproduce_oef
 from fairlead.studies.claims import Claim, Study, Table, page, section
-from fairlead.studies.reproduce_all import STUDIES, Progress, label, run_studies, study_of
+from fairlead.studies.reproduce_all import STUDIES, Progress, label, run_studies, scale_of, study_of
+from fairlead.studies.reproduce_costs import COSTS
 from fairlead.studies.reproduce_results import NAMES, Found, Results, code_digest, measures
 
+DOCS = Path(__file__).parents[2] / "docs"
 JUDGED = ("oef", "hare", "fft")  # studies whose every line with a paper's number has a verdict
 TINY: dict[str, Any] = {
     "oef": reproduce_oef.Scale(mixes=2, lies=1, seeds=1, jobs=60),
@@ -105,6 +107,23 @@ def test_a_sentence_stands_below_the_table_of_its_claim() -> None:
     assert "- *a | b:* half as many." in text
     assert "**1 claims:** missed 1. Missed: a | b." in text
     assert "not from the quick one" in text
+
+
+def test_the_page_in_the_documents_is_what_the_kept_results_give() -> None:
+    """Word for word: who changes a claim or a sentence writes the page again.
+
+    `fairlead reproduce all --results docs/reproduction --accept-older --out docs/reproduction.md` does.
+    """
+    results = Results(DOCS / "reproduction", older=True)
+    kept = [results.find(name, scale_of(name, False), "full")[0] for name in NAMES]
+    there = [one for one in kept if one.parts]
+    text = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+
+    assert {one.name for one in there} >= set(JUDGED)
+    for one in there:
+        assert section(study_of(one)) in text, f"docs/reproduction.md is not what {one.name}-full.json gives"
+    if len(there) == len(NAMES):
+        assert text == page([study_of(one) for one in there], "fairlead reproduce all")
 
 
 def test_no_word_of_a_table_breaks_at_80_columns(
@@ -249,6 +268,19 @@ def test_the_digest_covers_all_that_a_study_imports_of_the_studies() -> None:
         assert not measures(name, Path("cli/reproduce.py"))
     assert not measures("oef", Path("policies/hops_planner.py"))
     assert len({code_digest(name) for name in NAMES}) == len(NAMES)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_part_of_a_study_has_a_cost(name: str, quick: bool) -> None:
+    """Parts of the studies whose parts are functions are counted without measuring them."""
+    experiment, _ = STUDIES[name]
+    scale = scale_of(name, quick)
+    if name in COSTS:
+        assert len(list(experiment.reproduce(scale))) == len(COSTS[name](scale))
+        assert min(COSTS[name](scale)) > 0
+    else:
+        assert experiment.parts(scale) > 1
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------

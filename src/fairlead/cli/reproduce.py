@@ -133,7 +133,8 @@ def print_study(study: Study) -> None:
         for why, claims in table.sentences.items():
             _print_paragraph(f"{'; '.join(claims)}: {why}", room)
         print()
-    for paragraph in (study.reading, *study.findings, study.verdict):
+    world = study.world.replace("\n- ", "\n\n- ").split("\n\n")  # a point of a list is a paragraph
+    for paragraph in (*world, study.reading, *study.findings, study.verdict):
         _print_paragraph(paragraph, room)
     _print_paragraph("docs/reproduction.md discusses each line.", room)
 

@@ -102,11 +102,11 @@ PREFACE = """\
 Written by `{command}`. The command and the seeds stand at each table; numbers are means over seeds, with the least and the
 most in brackets.
 
-Each line that has a number in its paper is judged by one rule. *Reached*: on average over seeds ours is at least the paper's, in every
-column; *reached in part*: in some columns; *more* or *less than the paper*: beyond it by a quarter of the gain, or a gain below it;
-*missed*: no gain on average in some column, or a limit that is exceeded; *not on every seed*: a single seed shows no gain. "Up to" is
-held against the best seed. A number that describes a baseline is *alike* or *differs*. Sentences below a table are printed only
-where its numbers ask for them, and take their numbers from it."""
+Each line that has a number in its paper is judged by one rule. *Reached*: on average over seeds ours is at least the paper's, in
+every column; *more*: in every column the gain is larger by a quarter; *in part*: reached in some columns; *less*: a gain, but below the
+paper's; *missed*: no gain on average in some column, or a limit that is exceeded; *not on every seed*: on a single seed there is no gain.
+"Up to" is held against the best seed. A limit *holds*; a number that describes a baseline is *alike* or *differs*; one beside a theorem is
+*measured*. Sentences below a table are printed only where its numbers ask for them, and take their numbers from it."""
 QUICK_REMARKS = "These remarks are about the full run (`fairlead reproduce {name}`); their numbers are not from the quick one above."
 
 

@@ -28,6 +28,7 @@ from fairlead.studies import (
     reproduce_oef_claims,
 )
 from fairlead.studies.claims import Study
+from fairlead.studies.reproduce_costs import COSTS
 from fairlead.studies.reproduce_results import NAMES, Found, Results, new
 
 # What runs an experiment, and what puts it beside its paper.
@@ -141,9 +142,9 @@ def _measured(name: str, scale: Any, kept: Mapping[str, Any], table: Profile | N
 
 
 def _costs(name: str, scale: Any) -> list[float]:
-    """Of its parts in order, relative to each other; a study that does not say has equal ones."""
+    """Of its parts in order, relative to each other; equal ones where nobody has measured them."""
     experiment, _ = STUDIES[name]
-    return list(experiment.costs(scale).values()) if hasattr(experiment, "costs") else [1.0] * experiment.parts(scale)
+    return COSTS[name](scale) if name in COSTS else [1.0] * experiment.parts(scale)
 
 
 def _complete(found: Found) -> bool:

@@ -116,14 +116,6 @@ def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "large simulation", partial(compare, ["fft", "gavel", "tiresias-fft"], WIDTHS, large, hosts=30)
 
 
-def costs(scale: Scale) -> dict[str, float]:
-    """About how many CPU seconds each part takes; runs without errors are shared by the two traces and what follows."""
-    run_s = 0.0018 * scale.jobs * scale.seeds
-    found = {name: run_s * (len(VARIANTS) + len(BASELINES)) for name in TRACES}
-    found |= {"wrong lengths": 7 * run_s, "profiling": 4 * run_s, "one decision": 1.0}
-    return found | ({"large simulation": 0.02 * scale.large_jobs * scale.large_seeds} if scale.large_jobs else {})
-
-
 def compare(names: Sequence[str], widths: tuple[int, ...], scale: Scale, hosts: int = 3) -> dict[str, Any]:
     """Every number of every policy over seeds, and how many times FFT is better at it."""
     runs = {name: [run(name, widths, scale.jobs, seed, hosts=hosts) for seed in scale.every_seed] for name in names}

@@ -92,7 +92,7 @@ def sweeps() -> dict[str, list[TaskWorkload]]:
 def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     """(name of the part, what measures it), one after the other."""
     seeds = range(FIRST_SEED, FIRST_SEED + scale.seeds)
-    for setting in _headlines_of(scale):
+    for setting in headlines_of(scale):
         yield f"headline: {setting.name}", partial(compare, setting, seeds, intervals=scale.intervals)
     yield "ablation", partial(ablation, seeds)
     yield "switching", partial(switching, seeds)
@@ -101,16 +101,7 @@ def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]
             yield f"sweep: {name}", partial(compare_all, settings, seeds)
 
 
-def costs(scale: Scale) -> dict[str, float]:
-    """About how many CPU seconds each part takes, per seed."""
-    found = {f"headline: {s.name}": 0.035 * s.jobs * scale.intervals / 60 for s in _headlines_of(scale)}
-    found |= {"ablation": 0.35, "switching": 0.4}
-    if scale.sweeps:
-        found |= {f"sweep: {name}": 0.01 * sum(s.jobs for s in settings) for name, settings in sweeps().items()}
-    return found
-
-
-def _headlines_of(scale: Scale) -> list[TaskWorkload]:
+def headlines_of(scale: Scale) -> list[TaskWorkload]:
     return [setting for setting in headlines() if scale.sweeps or setting.name in IN_QUICK]
 
 

@@ -87,12 +87,6 @@ def reproduce(scale: Scale, table: Profile | None = None) -> Iterator[tuple[str,
     yield "dynamic run with one liar", partial(dynamic_liar, scale.seeds, scale.jobs)
 
 
-def costs(scale: Scale) -> dict[str, float]:
-    """About how many CPU seconds each part takes."""
-    runs = 0.02 * scale.seeds * scale.jobs
-    return {"static": 0.006 * scale.mixes, "promises": 0.3 * scale.lies, "dynamic": runs, "liar": runs}
-
-
 def static_totals(speeds: FloatArray, mixes: int) -> dict[str, Any]:
     """Total normalised throughput over random mixes of tenants, relative to equal shares, and what coop adds."""
     totals: dict[str, list[float]] = {name: [] for name in (*STATIC, "no fairness")}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 REACHED = "reached"
-MORE = "more than the paper"
-PARTLY = "reached in part"
-LESS = "less than the paper"
+MORE = "more"
+PARTLY = "in part"
+LESS = "less"
 MISSED = "missed"
 KEPT = "holds"
 ALIKE = "alike"
 DIFFERS = "differs"
+MEASURED = "measured"  # of a theorem, which no number proves
 NOT_EVERY_SEED = ", not on every seed"
 FAR = 1.25  # beyond the paper's gain by a quarter is worth a sentence
 
