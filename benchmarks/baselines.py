@@ -12,11 +12,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy starts: a poo
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.levels import Gangs, fill_water, raise_in_step, raise_in_step_then_total
 from fairlead.numerics.maxmin import MaxMinSolver
@@ -25,6 +26,7 @@ from fairlead.policies.gavel_ftf import finish_time_shares
 
 JOBS, TYPES, REPEAT = 2048, 3, 5
 SEEDS = range(5)
+TENANTS = 20
 T = TypeVar("T")
 
 
@@ -58,6 +60,9 @@ def run() -> None:
     _row("makespan", _cpu(lambda: makespan(gangs, to_go_s))[1])
     unit = np.asarray(gangs.capacity @ gangs.rate / gangs.width)
     _row("water filling", _cpu(lambda: fill_water(gangs, unit, lambda stopped: np.full(JOBS, 1.0 / JOBS)))[1])
+    for gpus in (256, 768):
+        many = Gangs.of(rate, width, np.ones(JOBS), np.full(TYPES, gpus))
+        _row(f"over {TENANTS} tenants and their jobs, {TYPES} x {gpus} GPUs", _cpu(partial(hierarchical, many))[1])
 
 
 def _max_min_rows(rate: FloatArray, width: IntArray, gpus: int, *, plain: bool) -> None:
@@ -109,6 +114,17 @@ def grouped(
 def makespan(gangs: Gangs, to_go_s: FloatArray) -> FloatArray | None:
     raised = raise_in_step_then_total(gangs, to_go_s, 1.0 / to_go_s)
     return None if raised is None else gangs.shares(raised[1])
+
+
+def hierarchical(gangs: Gangs) -> FloatArray | None:
+    """Tenants of equal weight, fair inside; whoever is at full speed leaves its part to others of its tenant."""
+    tenant = np.arange(JOBS) % TENANTS
+
+    def weigh(stopped: BoolArray) -> FloatArray:
+        rising = np.maximum(np.bincount(tenant, ~stopped, TENANTS), 1.0)
+        return np.where(stopped, 0.0, 1.0 / rising[tenant] / TENANTS)
+
+    return fill_water(gangs, np.asarray(gangs.capacity @ gangs.rate / gangs.width), weigh, inherit=True)
 
 
 def plain_max_min(gangs: Gangs, rate: FloatArray, scale: FloatArray) -> float:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from building import THREE, Scene, job, profile
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.numerics.levels import Gangs, fill_water
 from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
@@ -174,3 +174,77 @@ def test_levels_are_those_of_the_slow_way(data: st.DataObject) -> None:
     assert part is not None
     assert (rate * part).sum(axis=0) / unit == pytest.approx(lexicographic(rate, capacity, unit), rel=1e-4)
     assert (part.sum(axis=1) <= capacity * (1 + 1e-6)).all()
+
+
+def inherited(rate: FloatArray, capacity: FloatArray, tenant: IntArray, weight: FloatArray) -> FloatArray:
+    """Speeds by the slow way: all rise by their parts of their tenants' weights until one cannot; its part goes to others."""
+    types, n = rate.shape
+    floor, stopped = np.zeros(n), np.zeros(n, dtype=np.bool_)
+
+    def furthest(rise: FloatArray) -> float:
+        """The largest step by which speeds can go up from the floors along `rise`."""
+        cells = types * n
+        rows, low, high = np.zeros((2 * n + types, cells + 1)), np.zeros(2 * n + types), np.full(2 * n + types, np.inf)
+        for g in range(n):
+            rows[g, g * types : (g + 1) * types], rows[g, cells] = rate[:, g], -rise[g]
+            rows[n + g, g * types : (g + 1) * types] = 1.0
+        rows[2 * n + np.arange(types)[:, None], np.arange(n) * types + np.arange(types)[:, None]] = 1.0
+        low[:n], low[n:], high[n : 2 * n], high[2 * n :] = floor * (1 - 1e-9), -np.inf, 1.0, capacity
+        row, column = np.nonzero(rows)
+        form = columns_from_entries(row, column, rows[row, column], cells + 1)
+        cost = -np.eye(cells + 1)[cells]
+        found = solve(LinearProgram(cost, np.zeros(cells + 1), np.full(cells + 1, np.inf), low, high, *form))
+        assert isinstance(found, Optimal)
+        return -found.objective
+
+    while not stopped.all():
+        rise = parts_of_tenants(stopped, tenant, weight)
+        floor = floor + rise * furthest(rise)
+        stopped |= np.array([furthest(np.eye(n)[g]) < 1e-6 for g in range(n)])
+    return floor
+
+
+def parts_of_tenants(stopped: BoolArray, tenant: IntArray, weight: FloatArray) -> FloatArray:
+    rising = np.bincount(tenant, ~stopped, len(weight))
+    return np.where(stopped, 0.0, weight[tenant] / np.maximum(rising[tenant], 1.0))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_speeds_with_heirs_are_those_of_the_slow_way(data: st.DataObject) -> None:
+    n, types = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
+    rates = st.sampled_from((0.0, 0.25, 0.5, 0.8, 1.0))
+    rate = np.array([[data.draw(rates) for _ in range(n)] for _ in range(types)])
+    rate[0, rate.max(axis=0) <= 0] = 1.0
+    rate /= rate.max(axis=0)
+    capacity = np.array([float(data.draw(st.integers(1, 3))) for _ in range(types)])
+    tenant = np.array([data.draw(st.integers(0, 1)) for _ in range(n)])
+    weight = np.array([1.0, data.draw(st.sampled_from((1.0, 2.5)))])
+    gangs = Gangs(np.ones(n, dtype=np.bool_), rate, np.ones(n), np.ones(n), capacity)
+
+    part = fill_water(gangs, np.ones(n), lambda stopped: parts_of_tenants(stopped, tenant, weight), inherit=True)
+
+    assert part is not None
+    assert (rate * part).sum(axis=0) == pytest.approx(inherited(rate, capacity, tenant, weight), rel=1e-4, abs=1e-5)
+    assert (part.sum(axis=1) <= capacity * (1 + 1e-6)).all()
+
+
+def test_hundreds_of_unlike_jobs_of_three_tenants_are_all_held_down_in_the_end() -> None:
+    """Nobody below full speed could have more: every GPU it gains from is used up."""
+    rng = np.random.default_rng(0)
+    n, types = 400, 3
+    rate = rng.uniform(0.1, 1.0, (types, n))
+    rate /= rate.max(axis=0)
+    gangs = Gangs(np.ones(n, dtype=np.bool_), rate, np.ones(n), np.ones(n), np.full(types, 100.0))
+    tenant = np.arange(n) % 3
+
+    part = fill_water(
+        gangs, np.ones(n), lambda stopped: parts_of_tenants(stopped, tenant, np.array([1.0, 2.0, 5.0])), inherit=True
+    )
+
+    assert part is not None
+    speed = (rate * part).sum(axis=0)
+    assert part.sum(axis=1) == pytest.approx(gangs.capacity, rel=1e-6)
+    below = speed < 1 - 1e-5
+    spread = [np.ptp(speed[below & (tenant == u)]) for u in range(3) if (below & (tenant == u)).any()]
+    assert max(spread) < 1e-5  # of one tenant all have the same, but for those at full speed

@@ -14,7 +14,7 @@ from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.words import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fairlead.model.cluster import Cluster as Hardware
     from fairlead.rates.profile import Profile
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fairlead.studies.comparison.workloads import Generated, Workload
 
 MOST_SEEDS = 1000
+MOST_TENANTS = 12  # in the table
 EXECUTORS = ("processes", "ray")
 GENERATE = ("arrivals", "durations", "load", "tenants", "tenant_skew")
 
@@ -109,7 +110,8 @@ def compare(
         print_json({**found.answer, "files": written})
     else:
         print_comparison(found.answer)
-        print(*(f"{what}: {path}" for what, path in written.items()), sep="\n")
+        for what, path in written.items():
+            print(f"{what}: {path}")
 
 
 def workload_of(
@@ -245,6 +247,8 @@ def print_comparison(answer: dict[str, Any]) -> None:
     seeds = max((row["runs"] for row in answer["rows"]), default=0)
     for load in answer["loads"]:
         print_wide_table(title_of(answer, load), *_table(answer, load))
+        if answer["workload"]["tenants"] > 1:
+            _print_tenants(answer, load)
     print(_footnote(answer["rows"], seeds))
     for failure in answer["failures"]:
         at = "" if failure["load"] is None else f", load {failure['load']:g}"
@@ -253,8 +257,6 @@ def print_comparison(answer: dict[str, Any]) -> None:
     if knowing:
         said = "; ".join(f"{p['name']}: {', '.join(p['knows'])}" for p in answer["policies"] if p["knows"])
         print(f"Allowed to know more than the present: {said}")
-    if answer["workload"]["tenants"] > 1:
-        print("Results by tenant: --report, --csv or -o json")
     for note in answer["assumptions"]:
         print(f"assumed: {note}")
 
@@ -270,6 +272,29 @@ def _table(answer: dict[str, Any], load: float | None) -> tuple[list[str], list[
         if row["load"] == load
     ]
     return ["policy", *(m["label"] for m in shown)], rows
+
+
+def _print_tenants(answer: dict[str, Any], load: float | None) -> None:
+    """Tenants down, policies across, the largest tenants first."""
+    from fairlead.studies.comparison.table import by_tenant
+    from fairlead.studies.comparison.words import value_text
+
+    names, cells = by_tenant(answer, load)
+    policies = [p["name"] for p in answer["policies"]]
+    rows = [
+        [name, *(_tenant_cell(cells.get((name, p)), value_text) for p in policies)] for name in names[:MOST_TENANTS]
+    ]
+    at = "" if load is None else f", load {load:g}"
+    print_wide_table(f"By tenant: mean JCT, mean FTF{at}", ["tenant", *policies], rows)
+    if len(names) > MOST_TENANTS:
+        print(f"... and {len(names) - MOST_TENANTS} more tenants; --csv and -o json have them all")
+
+
+def _tenant_cell(row: dict[str, Any] | None, text: Callable[[float, str], str]) -> str:
+    if row is None or row["jct_mean_s"] is None:
+        return "-"
+    ftf = "-" if row["ftf_mean"] is None else text(row["ftf_mean"], "ratio")
+    return f"{text(row['jct_mean_s'], 's').replace(' ', '')}, {ftf}"
 
 
 def _footnote(rows: Sequence[dict[str, Any]], seeds: int) -> str:

@@ -38,7 +38,7 @@ class Program:
 
     rate: FloatArray  # t,g  r, the largest of each group is 1
     gpus: FloatArray  # g  n
-    capacity: FloatArray  # t  m
+    capacity: FloatArray  # t  m; negative where GPUs that grow with z are taken already
     floor: FloatArray  # g  f
     rise: FloatArray  # g  k, by which the floor grows with z
     widen: FloatArray  # t  w, by which the capacity grows with z
@@ -57,7 +57,7 @@ class Division:
 
 def solve_division(program: Program) -> Division | None:
     """None where it does not converge, as it will where the floors cannot all be met."""
-    whole = float(program.capacity.sum() + program.widen.sum())
+    whole = float(np.maximum(program.capacity, 0.0).sum() + program.widen.sum())
     if not whole > 0 or not program.gpus.size:
         return None
     # In parts of the whole cluster, with the largest gain and the likely level at 1, everything is of the order of 1.
@@ -94,7 +94,8 @@ def _likely_level(q: Program, whole: float) -> float:
     need = float(q.gpus @ (q.rise / spread)) / whole
     if need > 0:
         return min(1.0 / need, 1.0 / float(q.rise.max()))
-    return max(float(q.gpus @ (q.floor / spread)) / whole, TINY) if q.widen.any() else 1.0
+    taken = float(q.gpus @ (q.floor / spread) - np.minimum(q.capacity, 0.0).sum())
+    return max(taken / whole, TINY) if q.widen.any() else 1.0
 
 
 _Views = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]  # t,g  g  g  t  1

@@ -20,6 +20,7 @@ CLOSE = 1e-8  # of a level that is found by steps
 MOST_STEPS = 60
 BACK = 2.0  # where floors are bent a step down may lead too far: not below this part of what straight ones would need
 USED_UP = 1e-6  # of a type or of full speed: what is less is nothing
+MOST_STOPS = 256  # of jobs at their tops that are looked ahead before a program says whether there are GPUs for it
 BINDS = 1e-3  # floors dearer than this part of the dearest bind for sure
 
 # level -> floors g of the speeds and their growth g with the level; both rise with it
@@ -111,11 +112,29 @@ def raise_level(
 
 
 def smallest_part(gangs: Gangs, floor: FloatArray, free: BoolArray | None = None) -> Division | None:
-    """The smallest part of every free type, as the level of the division, with which all have their floors."""
+    """The smallest part of every free type, as the level of the division, with which all have their floors.
+
+    Who need not run has no choice, nor who must be at full speed and is so on one type only: it would leave the method no
+    room inside. They are left out of the program.
+    """
     free = gangs.capacity > 0 if free is None else free
-    none, no_rise = np.zeros_like(gangs.rate), np.zeros_like(floor)
-    fixed, scaled = np.where(free, 0.0, gangs.capacity), np.where(free, gangs.capacity, 0.0)
-    return solve_division(Program(gangs.rate, gangs.gpus, fixed, floor * (1 - SLACK), no_rise, scaled, none, -1.0))
+    floor = floor * (1 - SLACK)
+    fast = gangs.rate >= 1 - USED_UP  # t,g
+    full = (floor >= 1 - USED_UP) & (np.count_nonzero(fast, axis=0) == 1)
+    part, price = np.where(fast & full, floor, 0.0), np.zeros_like(floor)
+    used = part @ gangs.gpus  # t
+    open_ = (floor > 0) & ~full
+    if not open_.any():
+        level = float((used[free] / gangs.capacity[free]).max(initial=0.0))
+        return Division(part, level, np.zeros_like(gangs.capacity), price, 0)
+    rate, gpus = gangs.rate[:, open_], gangs.gpus[open_]
+    fixed, scaled = np.where(free, 0.0, gangs.capacity) - used, np.where(free, gangs.capacity, 0.0)
+    none, no_rise = np.zeros_like(rate), np.zeros_like(gpus)
+    found = solve_division(Program(rate, gpus, fixed, floor[open_], no_rise, scaled, none, -1.0))
+    if found is None:
+        return None
+    part[:, open_], price[open_] = found.part, found.floor_price
+    return replace(found, part=part, floor_price=price)
 
 
 def raise_total(gangs: Gangs, raised: Raised, value: FloatArray) -> FloatArray:
@@ -156,9 +175,8 @@ def fill_water(gangs: Gangs, unit: FloatArray, weigh: Weigh, *, inherit: bool = 
 
     All rise together, job g by weight_g unit_g of its full speed for each step of the level, until some are stopped: by
     types that have run out, or because they are as fast as can be. These keep their speed; `weigh` says, from who has
-    stopped, how the others go on. With `inherit` the weight of one that stops counts for others from there on, so that
-    every stop is a step of its own; otherwise all that happens before a type runs out is one step. None where the solver
-    gave up.
+    stopped, how the others go on. With `inherit` the weight of one that stops counts for others from there on: who is as fast
+    as can be is known without a program, so it only has to say where a type runs out. None where the solver gave up.
     """
     part = np.zeros_like(gangs.rate)
     floor, stopped = np.zeros_like(unit), np.zeros(len(unit), np.bool_)
@@ -171,7 +189,8 @@ def fill_water(gangs: Gangs, unit: FloatArray, weigh: Weigh, *, inherit: bool = 
         rise = np.where(stopped, 0.0, weigh(stopped) * unit)
         if not rise.any():
             break
-        raised = _raise_from(inside, floor, rise, top, free, inherit)
+        rising = _Rising(inside, floor, rise, top, free)
+        raised = _raise_by_heirs(rising, stopped, lambda at: weigh(at) * unit) if inherit else _raise_as_one(rising)
         if raised is None:
             return None
         part, floor = raised.part, raised.floor
@@ -183,21 +202,55 @@ def fill_water(gangs: Gangs, unit: FloatArray, weigh: Weigh, *, inherit: bool = 
     return part
 
 
-def _raise_from(
-    gangs: Gangs, floor: FloatArray, rise: FloatArray, top: FloatArray, free: BoolArray, to_the_first: bool
-) -> Raised | None:
-    """All that rise go up by the same step from their floors, each at most to its top, or until the first is there."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rising:
+    """Speeds that all have, and how they would go on: `rise` for each step, up to `top`."""
+
+    gangs: Gangs
+    floor: FloatArray  # g
+    rise: FloatArray  # g  0 for those that have stopped
+    top: FloatArray  # g
+    free: BoolArray  # t  types that have not run out
+
+
+def _raise_as_one(of: _Rising) -> Raised | None:
+    """All that rise go up by the same step from their floors, each at most to its top."""
 
     def need(step: float) -> tuple[FloatArray, FloatArray]:
-        raised = floor + rise * step
-        return np.where(rise > 0, np.minimum(raised, top), floor), np.where(raised <= top, rise, 0.0)
+        raised = of.floor + of.rise * step
+        return np.where(rising, np.minimum(raised, of.top), of.floor), np.where(raised <= of.top, of.rise, 0.0)
 
-    rising = rise > 0
-    steps = (top - floor)[rising] / rise[rising]
-    most = float(steps.min() if to_the_first else steps.max())
+    gangs, rising = of.gangs, of.rise > 0
+    most = float(((of.top - of.floor)[rising] / of.rise[rising]).max())
     even = gangs.rate.sum(axis=0) / np.maximum((gangs.rate > 0).sum(axis=0), 1)
-    likely = float(gangs.capacity[free].sum()) / float(gangs.gpus[rising] @ (rise / np.maximum(even, 1e-300))[rising])
-    return raise_level(gangs, need, most, min(likely, most), free)
+    need_gpus = float(gangs.gpus[rising] @ (of.rise / np.maximum(even, 1e-300))[rising])
+    likely = float(gangs.capacity[of.free].sum()) / need_gpus
+    return raise_level(gangs, need, most, min(likely, most), of.free)
+
+
+def _raise_by_heirs(of: _Rising, stopped: BoolArray, rise_of: Weigh) -> Raised | None:
+    """The same, where those that still rise go on by `rise_of` (who has stopped) whenever one is at its top.
+
+    Between two stops floors are straight. All of these pieces, up to `MOST_STOPS`, are one way along which the level is
+    raised.
+    """
+    floor, rise, at = of.floor, of.rise, 0.0
+    steps, floors, rises = [at], [floor], [rise]
+    while rise.any() and len(steps) <= MOST_STOPS:
+        rising = rise > 0
+        ahead = float(((of.top - floor)[rising] / rise[rising]).min())
+        at, floor = at + ahead, np.where(rising, np.minimum(floor + rise * ahead, of.top), floor)
+        stopped = stopped | (floor >= (1 - USED_UP) * of.top)
+        rise = np.where(stopped, 0.0, rise_of(stopped))
+        steps.append(at)
+        floors.append(floor)
+        rises.append(rise)
+
+    def need(step: float) -> tuple[FloatArray, FloatArray]:
+        piece = min(int(np.searchsorted(steps, step, side="left")), len(steps) - 1) - 1
+        return floors[piece] + rises[piece] * (step - steps[piece]), rises[piece]
+
+    return raise_level(of.gangs, need, at, None, of.free)
 
 
 def _relative(price: FloatArray) -> FloatArray:

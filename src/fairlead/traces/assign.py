@@ -14,6 +14,11 @@ from fairlead.rates.profile import Profile, chip_of
 from fairlead.traces.importers.rows import Options, Row
 
 DEFAULT_TENANT = "default"
+# Models of Gavel's and Shockwave's traces carry their batch size, as the rows of their own speed tables do.
+GAVELS_NAME, GAVELS_TABLE = (
+    "(batch size ",
+    "the table of speeds that comes with Gavel's traces, simulation_throughputs.json,",
+)
 REFERENCE = "v100"  # where neither the file nor the user says on what the job ran
 REFERENCE_NODE_GPUS = 8  # a job wider than this ran over several nodes when its duration was taken
 
@@ -41,9 +46,10 @@ class Assigner:
         if model is None:
             model = self._chosen_model(row)
         elif self.options.profile and model not in self._known:
+            which = GAVELS_TABLE if GAVELS_NAME in model else "one that has it"
             raise InputError(
-                f'model "{model}" is not in profile "{self.options.profile.name}" (one that has it goes in with '
-                f"--throughputs); {did_you_mean(model, self._known)}"
+                f'model "{model}" is not in profile "{self.options.profile.name}" ({which} goes in with --throughputs); '
+                f"{did_you_mean(model, self._known)}"
             )
         if steps is None and row.samples is not None:
             steps = row.samples / self._profile().samples_per_step(model, max(row.gpus, 1))
@@ -59,6 +65,7 @@ class Assigner:
 
     def _tenant(self, row: Row) -> str:
         if self.options.tenants is None:
+            self._note("tenant: all jobs that name none belong to one; --tenants N spreads them over N")
             return DEFAULT_TENANT
         self._note(f"tenant: one of {self.options.tenants}, by a hash of the job's id and seed {self.options.seed}")
         return f"tenant-{pick(self.options.seed, 'tenant', row.id, self.options.tenants) + 1}"

@@ -130,6 +130,16 @@ def tenants_of(
     return rows
 
 
+def by_tenant(answer: dict[str, Any], load: float | None) -> tuple[list[str], dict[tuple[str, str], dict[str, Any]]]:
+    """Tenants of a load, those with the most GPU-hours first, and the rows of `tenants` by (tenant, policy)."""
+    rows = [row for row in answer["tenants"] if row["load"] == load]
+    hours: dict[str, float] = {}
+    for row in rows:
+        hours[row["tenant"]] = hours.get(row["tenant"], 0.0) + (row["gpu_hours"] or 0.0)
+    names = sorted(hours, key=lambda name: (-hours[name], name))
+    return names, {(row["tenant"], row["policy"]): row for row in rows}
+
+
 def write_csv(answer: dict[str, Any], path: str) -> str:
     """One line per run, failed ones with their reason; tenants beside it, in the file whose name is returned."""
     with create_text(path) as file:

@@ -34,6 +34,7 @@ def from_file(path: str, profile: Profile, cluster: Cluster, jobs: int | None, o
     @cache
     def read(seed: int) -> Trace:
         trace = read_trace(path, profile=profile, seed=seed, **options)
+        trace = replace(trace, notes=(*trace.notes, f'speeds by GPU type from profile "{profile.name}"'))
         if jobs is None or jobs >= len(trace.jobs):
             return trace
         said = f"only the first {jobs} of {len(trace.jobs)} jobs (--jobs)"

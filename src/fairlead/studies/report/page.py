@@ -9,6 +9,7 @@ from typing import Any
 from fairlead.model.units import format_duration, format_number
 from fairlead.numerics.paired import ALPHA, fewest_pairs
 from fairlead.studies.comparison.compare import Comparison
+from fairlead.studies.comparison.table import by_tenant
 from fairlead.studies.comparison.words import gpus_of, title_of, value_text
 from fairlead.studies.report import charts, data
 from fairlead.studies.report.style import style_of
@@ -109,13 +110,8 @@ def _tenant_table(answer: dict[str, Any], most: int = 30) -> list[dict[str, Any]
     """By load: tenants down, policies across, the largest tenants first."""
     tables = []
     for load in answer["loads"]:
-        rows = [row for row in answer["tenants"] if row["load"] == load]
-        hours: dict[str, float] = {}
-        for row in rows:
-            hours[row["tenant"]] = hours.get(row["tenant"], 0.0) + (row["gpu_hours"] or 0.0)
-        names = sorted(hours, key=lambda name: (-hours[name], name))
-        by_key = {(row["tenant"], row["policy"]): row for row in rows}
-        tables.append({"load": load, "names": names[:most], "more": max(len(names) - most, 0), "cells": by_key})
+        names, cells = by_tenant(answer, load)
+        tables.append({"load": load, "names": names[:most], "more": max(len(names) - most, 0), "cells": cells})
     return tables
 
 
