@@ -43,7 +43,7 @@ class SpotChoices:
 class Plan:
     spots: dict[int, Spot]  # job -> where, for those that got something
     value: float
-    bound: float  # no plan is worth more than this; inf where a solve gave up
+    bound: float  # no plan is worth more, were the nodes of a group alike; inf where a solve gave up
     solver: str
 
 

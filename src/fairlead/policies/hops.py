@@ -11,7 +11,6 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.model.words import choose
 from fairlead.numerics.metrics import isolated_rate
-from fairlead.numerics.spots import Plan
 from fairlead.policies.hops_planner import SIGMA, Planner, free_for_planning
 from fairlead.rates.age import expected_age_s, latency_ratio
 
@@ -78,14 +77,6 @@ def hops(
         queue = queue[~np.isin(queue, list(plan.spots))]
     placed = tuple(spots.get(j, NOWHERE) for j in range(view.jobs))
     return Placement(placed, Answer(holds_until_s=view.now_s, solver=solver)), None
-
-
-def plan_once(view: View) -> Plan:
-    """The first plan alone, with its value and the bound on it: how good the solver is."""
-    prior = latency_ratio(view)
-    planner = Planner(view, prior)
-    free = free_for_planning(view, np.zeros(view.jobs, dtype=np.bool_))
-    return planner.plan(window(queue_order(prior), planner.least, int(free.sum())), free)
 
 
 def queue_order(prior: FloatArray) -> IntArray:
