@@ -139,7 +139,7 @@ def test_what_is_learnt_of_a_mix_is_learnt_of_each_of_its_types() -> None:
     assert learner.predict(7, "fast", mix) == 4.0
     learner.observe(7, "fast", mix, 2.0)
 
-    assert learner.relative(np.array([7])).tolist() == [[0.5, 0.5]]
+    assert learner.spread(np.array([7])).tolist() == [[0.5, 0.5]]
     assert learner.predict(7, "fast", mix) == 2.0
 
 

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Set
 from dataclasses import replace
 
-import numpy as np
-
 from fairlead.engines.leases import Gpu
 from fairlead.model.allocation import Spot
 from fairlead.rates.relaxed import rate_of_types, split
@@ -40,10 +38,11 @@ def with_tasks(state: State, j: int, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 def believed_rate(state: State, j: int, spot: Spot) -> float:
     """Samples per second, as the estimator has it for now."""
+    learnt = state.learnt_rate(j, spot)
+    if learnt is not None:
+        return learnt
     model = state.specs[j].model
     by_type = Counter[int]()
     for node, count in spot:
         by_type[int(state.cluster.node_type[node])] += count
-    rate = rate_of_types(lambda t, gpus, nodes: state.estimator.at(model, t, gpus, nodes), by_type, len(spot))
-    relative = state.relative_to_table(np.array([j]), state.now_s)
-    return rate if relative is None else rate * min(float(relative[0, node]) for node, _ in spot)
+    return rate_of_types(lambda t, gpus, nodes: state.estimator.at(model, t, gpus, nodes), by_type, len(spot))

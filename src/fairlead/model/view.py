@@ -75,6 +75,8 @@ class View:
     held_since_s = Column[FloatArray]()  # j
     restarts = Column[IntArray]()  # j  checkpoints restored so far
     relative = Column[FloatArray | None]()  # j,n  rate there / what `rate_at` says, as learnt; None = nothing is learnt
+    # j,t  rate over several nodes / what `rate_at` and the slowest node's `relative` say, as learnt; None = nothing is learnt
+    relative_spread = Column[FloatArray | None]()
 
     total = Column[FloatArray | None]()  # j  samples asked for; NaN where the owner did not say
     done = Column[FloatArray | None]()  # j  samples done

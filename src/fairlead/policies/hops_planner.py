@@ -50,7 +50,7 @@ class Planner:
         self._weight = weights(prior, power, bias)  # j
         self._smallest = np.array([self._smallest_rate(kind) for kind in range(len(self._kinds))])  # k
         self._moved = restart_factor(view) if restart else np.ones(view.jobs)  # j
-        self._relative = view.relative  # j,n
+        self._relative, self._spread = view.relative, view.relative_spread  # j,n  j,t
         self._kind_of_node, self._fill_order = nodes_alike(view, self._relative)
         self._solve_s = solve_s
 
@@ -97,7 +97,7 @@ class Planner:
             spots += [(j, self.value(j, speed, spot), spot) for j in same.tolist() for speed, spot in odd]
         spots += [stay for j in jobs.tolist() if (stay := self._stay(j, free))]
         i, g, size = np.concatenate(job), np.concatenate(group), np.concatenate(gpus)  # c
-        value = self._worth(i, np.concatenate(rate) * self._moved[i] * self._group_speed(i, g, groups), size)
+        value = self._worth(i, np.concatenate(rate) * self._moved[i] * self._group_speed(i, g, size, groups), size)
         return Choices(
             i,
             value,
@@ -215,16 +215,21 @@ class Planner:
         return self._worth(np.full(len(nodes), j), rate * speed, np.full(len(nodes), gpus))
 
     def _speed_on(self, j: int, spot: Spot) -> float:
-        if self._relative is None:
+        if self._relative is None or self._spread is None:
             return 1.0
-        return min(float(self._relative[j, node]) for node, _ in spot)
+        slowest = min(float(self._relative[j, node]) for node, _ in spot)
+        if len(spot) == 1:
+            return slowest
+        return slowest * min(float(self._spread[j, self._view.cluster.node_type[node]]) for node, _ in spot)
 
-    def _group_speed(self, job: IntArray, group: IntArray, groups: Groups) -> FloatArray:
-        """Of configurations: the mean over the nodes of their group."""
-        if self._relative is None:
+    def _group_speed(self, job: IntArray, group: IntArray, gpus: IntArray, groups: Groups) -> FloatArray:
+        """Of configurations: the mean over the nodes of their group, and what being spread adds to it."""
+        if self._relative is None or self._spread is None:
             return np.ones(len(job))
         mean = np.column_stack([self._relative[:, list(nodes)].mean(axis=1) for nodes in groups.nodes])  # j,g
-        return np.asarray(mean[job, group])
+        type_of = self._view.cluster.node_type[[nodes[0] for nodes in groups.nodes]]  # g
+        spread = np.where(gpus > groups.idle[group], self._spread[job, type_of[group]], 1.0)
+        return np.asarray(spread * mean[job, group])
 
     def _smallest_rate(self, kind: int) -> float:
         """Over all configurations on an empty cluster, so that it does not change with what is idle."""

@@ -1,4 +1,4 @@
-"""Rates learnt from what jobs did: on this very node, on this type, else by the table (Hops, SoCC 2024)."""
+"""Rates learnt from what jobs did: on this very node, on this type, else by the profile (Hops, SoCC 2024)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ class Learns(Protocol):
 
     def relative(self, jobs: IntArray) -> FloatArray: ...
 
+    def spread(self, jobs: IntArray) -> FloatArray: ...
+
+    def predict(self, job: int, model: str, spot: Spot) -> float: ...
+
     def learnt(self) -> Any:
         """All of it, as JSON can hold it."""
 
@@ -46,10 +50,13 @@ class ThreeLayer:
     1    this job on this node: the mean of what was observed
     1.5  this node, whatever the job: the median over jobs (with `Sensing.THREE_LAYER`; the paper keys by job only)
     2    this job on this type: the mean
-    3    the table, or the formula that its rows were made by
+    3    the profile: a row, or the iteration-time formula
 
-    On several nodes the slowest sets the pace and nobody sees which it was, so that such rounds tell of the type alone,
-    and of each of its types alike where a job mixes them.
+    On several nodes the slowest sets the pace and nobody sees which it was. So what is learnt there stays apart: how much
+    more or less than its slowest node, as believed now, the job makes when it is spread over nodes of this type (over
+    other types, where nothing is known of this one), of all its types alike where it mixes them.
+
+    Departs: histories are ratios to the profile over all numbers of GPUs, and of nodes above one, not tables by them.
     """
 
     def __init__(self, table: Estimator, cluster: Cluster, sensing: Sensing = Sensing.THREE_LAYER) -> None:
@@ -62,6 +69,7 @@ class ThreeLayer:
         self._on_type: dict[int, dict[int, _Mean]] = {}  # job -> type
         self._of_node: dict[int, dict[int, _Mean]] = {}  # node -> job
         self._factor: dict[int, float] = {}  # node -> median over jobs
+        self._spread: dict[int, dict[Spot, tuple[str, _Mean]]] = {}  # job -> spot of several nodes -> model, ratio
 
     def best(self, model: str, gpus: int) -> FloatArray:
         return self._table.best(model, gpus)
@@ -84,28 +92,59 @@ class ThreeLayer:
         if predicted <= 0 or rate <= 0:
             return
         ratio = rate / predicted
-        for t in {self._node_type[node] for node, _ in spot}:
-            self._on_type.setdefault(job, {}).setdefault(t, _Mean()).add(ratio)
-        if len(spot) == 1 and self._sensing is not Sensing.TYPES:
-            node = spot[0][0]
+        if len(spot) > 1:
+            self._spread.setdefault(job, {}).setdefault(spot, (model, _Mean()))[1].add(ratio)
+            return
+        node = spot[0][0]
+        self._on_type.setdefault(job, {}).setdefault(self._node_type[node], _Mean()).add(ratio)
+        if self._sensing is not Sensing.TYPES:
             self._on_node.setdefault(job, {}).setdefault(node, _Mean()).add(ratio)
             self._of_node.setdefault(node, {}).setdefault(job, _Mean()).add(ratio)
             if self._sensing is Sensing.THREE_LAYER:
                 self._factor[node] = median(seen.value for seen in self._of_node[node].values())
 
     def relative(self, jobs: IntArray) -> FloatArray:
-        """j,n  expected rate on a node / the table's."""
+        """j,n  expected rate on a node / the profile's."""
         found = np.ones((len(jobs), len(self._node_type)))
         known = np.array(sorted(self._factor), dtype=np.int64)
         factor = np.array([self._factor[node] for node in known.tolist()])
+        type_of = self._cluster.node_type[known]
         for row, job in enumerate(jobs.tolist()):
             for t, seen in self._on_type.get(job, {}).items():
                 found[row, self._nodes_of[t]] = seen.value
         if known.size:
             found[:, known] = factor
         for row, job in enumerate(jobs.tolist()):
+            if known.size and job in self._on_node:
+                found[row, known] *= self._own(job)[type_of]
             for node, seen in self._on_node.get(job, {}).items():
                 found[row, node] = seen.value
+        return found
+
+    def _own(self, job: int) -> FloatArray:
+        """t  how much faster than other jobs this one is on nodes of a type, each node against its factor."""
+        count, total = np.zeros(len(self._nodes_of)), np.zeros(len(self._nodes_of))
+        for node, seen in self._on_node[job].items():
+            rounds, ratios = seen.parts
+            count[self._node_type[node]] += rounds
+            total[self._node_type[node]] += ratios / self._factor[node]
+        return np.where(count > 0, total / np.maximum(count, 1.0), 1.0)
+
+    def spread(self, jobs: IntArray) -> FloatArray:
+        """j,t  expected rate over several nodes / what the slowest of them, by `relative`, would make of the profile's."""
+        found = np.ones((len(jobs), len(self._nodes_of)))
+        rows = [row for row, job in enumerate(jobs.tolist()) if job in self._spread]
+        relative = self.relative(jobs[rows])
+        alike = np.ones(len(self._node_type))
+        for row, speeds in zip(rows, relative, strict=True):
+            count, total = np.zeros(found.shape[1]), np.zeros(found.shape[1])  # t
+            for spot, (model, seen) in self._spread[int(jobs[row])].items():
+                slowest = self._predicted(model, spot, speeds) / self._predicted(model, spot, alike)
+                rounds, ratios = seen.parts
+                for t in {self._node_type[node] for node, _ in spot}:
+                    count[t] += rounds
+                    total[t] += ratios / slowest
+            found[row] = np.where(count > 0, total / np.maximum(count, 1), total.sum() / count.sum())
         return found
 
     def learnt(self) -> dict[str, Any]:
@@ -116,6 +155,11 @@ class ThreeLayer:
                 for name, table in tables.items()
             },
             "factor": list(self._factor.items()),
+            "spread": [
+                [job, spot, model, *seen.parts]
+                for job, by_spot in self._spread.items()
+                for spot, (model, seen) in by_spot.items()
+            ],
         }
 
     def learn_again(self, learnt: Any) -> None:
@@ -124,10 +168,19 @@ class ThreeLayer:
             for one, other, count, total in learnt[name]:
                 table.setdefault(one, {})[other] = _Mean(count, total)
         self._factor = dict(learnt["factor"])
+        self._spread.clear()
+        for job, spot, model, count, total in learnt["spread"]:
+            nodes = tuple((node, gpus) for node, gpus in spot)
+            self._spread.setdefault(job, {})[nodes] = (model, _Mean(count, total))
 
     def predict(self, job: int, model: str, spot: Spot) -> float:
         """Samples a second on this spot."""
-        return self._predicted(model, spot, self.relative(np.array([job]))[0])
+        row = np.array([job])
+        rate = self._predicted(model, spot, self.relative(row)[0])
+        if len(spot) < 2:
+            return rate
+        spread = self.spread(row)[0]
+        return rate * min(float(spread[self._node_type[node]]) for node, _ in spot)
 
     def _predicted(self, model: str, spot: Spot, relative: FloatArray) -> float:
         """The table's rate with every node (n) so many times as fast; 0 on no node at all."""

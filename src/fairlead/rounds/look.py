@@ -70,6 +70,7 @@ _DERIVED: dict[str, Callable[[State, IntArray, float], FloatArray | BoolArray | 
     "wait_s": lambda state, jobs, now_s: now_s - state.arrival_s.take(jobs) - state.ran_at(jobs, now_s),
     "done": State.done_at,
     "relative": State.relative_to_table,
+    "relative_spread": State.relative_spread,
     "mixable": State.mixable_at,
 }
 

@@ -160,6 +160,14 @@ class State:
         """j,n  rate on a node / what the estimator says of its type; None where it does not learn."""
         return None if self._learner is None else self._learner.relative(jobs)
 
+    def relative_spread(self, jobs: IntArray, time_s: float) -> FloatArray | None:
+        """j,t  rate over several nodes / what the slowest of them would make of it."""
+        return None if self._learner is None else self._learner.spread(jobs)
+
+    def learnt_rate(self, j: int, spot: Spot) -> float | None:
+        """Samples per second that are expected there; None where the estimator does not learn."""
+        return None if self._learner is None else self._learner.predict(j, self.specs[j].model, spot)
+
     def mixable_at(self, jobs: IntArray, time_s: float) -> BoolArray:
         """j,t  types of which GPUs may be part of a mix."""
         rows = np.array(self.mixable_rows, dtype=np.bool_).reshape(-1, len(self.cluster.types))
