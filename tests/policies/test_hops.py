@@ -169,7 +169,7 @@ def test_priorities_can_be_changed() -> None:
 
 
 def test_an_unknown_priority_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match=r'no priority "fate".*latency-ratio'):
+    with pytest.raises(InputError, match=r'priority "fate" is not known.*latency-ratio'):
         placed(Scene([job("a")]).view(), priority="fate")
 
 
