@@ -87,6 +87,48 @@ def test_a_simulation_runs_on_the_formula_and_its_journal_replays(
     assert found.decisions == found.same > 0
 
 
+def test_learnt_says_what_a_run_found_out_and_by_which_layer(
+    parts_file: str, tmp_path: Path, fairlead: Command
+) -> None:
+    """One job at a time on two of the nodes; the fastest of them, and what was seen, are told apart."""
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    journal = str(tmp_path / "journal")
+    words = ("--cluster", "v100:16x4", "--trace", str(tmp_path / "jobs.csv"), "--throughputs", parts_file)
+    world = ("--server-factors", "0.75:1.05", "--policy", "fifo", "--sensing", "three-layer", "--journal", journal)
+    told(fairlead("simulate", *words, *world, "-o", "json"))
+
+    nodes = told(fairlead("rates", "learnt", journal, "-o", "json"))["nodes"]
+    job = told(fairlead("rates", "learnt", journal, "--job", "a", "-o", "json"))
+
+    known = {row["node"]: row["relative"] for row in nodes if row["jobs"]}
+    assert 0 < len(known) < len(nodes)
+    assert all(0.75 <= relative <= 1.05 for relative in known.values())
+    layers = {row["node"]: row["layer"] for row in job["nodes"]}
+    assert set(layers.values()) >= {"this job on this node", "this job on this type"}
+    for row in job["nodes"]:
+        if layers[row["node"]] == "this job on this node":
+            assert row["samples_per_s"] == pytest.approx(row["profile_samples_per_s"] * known[row["node"]])
+    assert "expected on one node" in fairlead("rates", "learnt", journal, "--job", "a")[1]
+    assert "speed of nodes" in fairlead("rates", "learnt", journal)[1]
+
+
+def test_learnt_refuses_a_run_that_learnt_nothing_and_a_job_that_is_not_there(
+    parts_file: str, tmp_path: Path, fairlead: Command
+) -> None:
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    words = ("--cluster", "v100:8x4", "--trace", str(tmp_path / "jobs.csv"), "--throughputs", parts_file)
+    for sensing in ("table", "types"):
+        journal = ("--journal", str(tmp_path / sensing))
+        told(fairlead("simulate", *words, "--policy", "fifo", "--sensing", sensing, *journal, "-o", "json"))
+
+    code, _, err = fairlead("rates", "learnt", str(tmp_path / "table"))
+    assert code == 2
+    assert "nothing was learnt in this run; wanted one with --sensing" in err
+    code, _, err = fairlead("rates", "learnt", str(tmp_path / "types"), "--job", "z")
+    assert code == 3
+    assert 'job "z" is not in the journal' in err
+
+
 def test_more_nodes_than_gpus_are_refused(fairlead: Command) -> None:
     code, _, err = fairlead("rates", "at", "resnet50", "2", "--nodes", "3")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -104,6 +105,40 @@ def at(
     table = [[r["gpu"], format_number(r["samples_per_s"], 4), r["layer"], r["source"]] for r in rows]
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
     print_table(f"{model} on {gpus} GPUs of {where}", ["gpu", "samples/s", "known by", "source"], table, 1)
+
+
+@app.command()
+def learnt(
+    journal: Annotated[str, typer.Argument(help="A journal of a run with --sensing.", metavar="FILE")],
+    job: Annotated[str | None, typer.Option(help="Rates that are expected of this job, node by node.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """What a run has learnt of the speed of nodes, or of one job, and by which layer a rate is known."""
+    from fairlead.studies.learnt import learnt_of_job, learnt_of_nodes
+
+    if not Path(journal).is_file():
+        raise InputError("there is no such file", path=journal)
+    if job is None:
+        found = learnt_of_nodes(Path(journal))
+        if output is Format.json:
+            print_json({"journal": journal, "nodes": found})
+            return
+        rows = [[r["node"], r["type"], format_number(r["relative"], 3), str(r["jobs"])] for r in found]
+        print_table("speed of nodes over the profile's", ["node", "type", "relative", "jobs seen"], rows, 2)
+        return
+    told = learnt_of_job(Path(journal), job)
+    if output is Format.json:
+        print_json({"journal": journal, **told})
+        return
+    rates = ("samples_per_s", "profile_samples_per_s")
+    rows = [
+        [r["node"], r["type"], str(r["gpus"]), *(format_number(r[n], 4) for n in rates), r["layer"]]
+        for r in told["nodes"]
+    ]
+    columns = ["node", "type", "GPUs", "samples/s", "by the profile", "known by"]
+    print_table(f"{job} ({told['model']}), expected on one node", columns, rows, 2)
+    spread = ", ".join(f"{type_} {value:.3f}" for type_, value in told["spread"].items())
+    print(f"over several nodes, times the slowest of them: {spread}")
 
 
 @app.command()

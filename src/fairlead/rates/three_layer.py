@@ -26,6 +26,15 @@ class Sensing(StrEnum):
     THREE_LAYER = "three-layer"  # and how fast a node is for all jobs
 
 
+class Heard(StrEnum):
+    """The layer that answers for a job on a node."""
+
+    JOB_ON_NODE = "this job on this node"
+    NODE = "this node for other jobs"
+    JOB_ON_TYPE = "this job on this type"
+    PROFILE = "profile"
+
+
 @runtime_checkable
 class Learns(Protocol):
     """An estimator that wants to know how fast jobs turned out to be. What it learns is part of the folded state."""
@@ -181,6 +190,20 @@ class ThreeLayer:
             return rate
         spread = self.spread(row)[0]
         return rate * min(float(spread[self._node_type[node]]) for node, _ in spot)
+
+    def layer(self, job: int, node: int) -> Heard:
+        """Which layer answers for the job on this node alone."""
+        if node in self._on_node.get(job, {}):
+            return Heard.JOB_ON_NODE
+        if node in self._factor:
+            return Heard.NODE
+        return Heard.JOB_ON_TYPE if self._node_type[node] in self._on_type.get(job, {}) else Heard.PROFILE
+
+    def factor_of(self, node: int) -> float | None:
+        return self._factor.get(node)
+
+    def jobs_seen_on(self, node: int) -> int:
+        return len(self._of_node.get(node, {}))
 
     def _predicted(self, model: str, spot: Spot, relative: FloatArray) -> float:
         """The table's rate with every node (n) so many times as fast; 0 on no node at all."""
