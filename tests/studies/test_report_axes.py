@@ -7,8 +7,11 @@ from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from fairlead.studies.figures import new_figure
 from fairlead.studies.report.axes import MANY, log_range, log_ticks, tick_text
+from fairlead.studies.report.figures import _legend_below
 from fairlead.studies.report.labels import Area, place_labels
 
 
@@ -34,6 +37,20 @@ def test_all_values_stand_inside_the_axis_with_room_at_both_ends(values: list[fl
 
     assert 0 < low < high
     assert all(low < value < high for value in values)
+
+
+def test_a_legend_of_many_long_names_stays_inside_the_figure() -> None:
+    figure = new_figure(1, 1, "")
+    for k in range(24):
+        figure.axes[0].plot([0, 1], [k, k], label=f"gavel-hierarchical-{k}")
+    _legend_below(figure)
+    figure.set_canvas(FigureCanvasAgg(figure))
+    figure.draw_without_rendering()
+
+    box = figure.legends[0].get_window_extent()
+
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.x1
 
 
 def test_names_of_points_that_coincide_do_not_cover_each_other_and_stay_inside() -> None:

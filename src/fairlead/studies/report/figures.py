@@ -192,6 +192,7 @@ def _bars(metric: str, label: str, *, log: bool = False) -> Callable[[Comparison
         figure = new_figure(1, 1, "")
         axes = figure.axes[0]
         rows = data.bars_of(found, load, metric)
+        figure.set_figwidth(max(figure.get_figwidth(), 0.3 * len(rows)))
         mean = [cell["mean"] for _, cell in rows]
         spread = [
             [cell["mean"] - cell["low"] for _, cell in rows],
@@ -248,7 +249,8 @@ def _legend_below(figure: Figure) -> None:
     if not figure.axes:
         return
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    columns = max(1, min(len(labels), int(2.2 * figure.get_figwidth() // 2)))
+    entry = 0.62 + 0.062 * max(map(len, labels), default=0)  # inches: a line, a gap, and letters of 7.5 points
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / entry)))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=7.5, frameon=False)
 
 

@@ -16,6 +16,7 @@ from fairlead.studies.report.style import style_of
 from fairlead.traces.files import create_text
 
 KIND = "report/1"
+MOST_DOWN, MOST_ACROSS = 30, 11  # of the table by tenant: columns that a page of 1280 pixels has room for
 
 
 def write_page(found: Comparison, path: str, window_h: tuple[float, float] | None = None) -> None:
@@ -106,12 +107,20 @@ def _profiling(seconds: float) -> str:
     return f"{format_duration(seconds)} on every type" if seconds else "free"
 
 
-def _tenant_table(answer: dict[str, Any], most: int = 30) -> list[dict[str, Any]]:
-    """By load: tenants down, policies across, the largest tenants first."""
+def _tenant_table(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """By load: tenants down and policies across, or the other way where policies are many; the largest tenants first."""
+    policies = [policy["name"] for policy in answer["policies"]]
+    turned = len(policies) > MOST_ACROSS
+    most = MOST_ACROSS if turned else MOST_DOWN
     tables = []
     for load in answer["loads"]:
         names, cells = by_tenant(answer, load)
-        tables.append({"load": load, "names": names[:most], "more": max(len(names) - most, 0), "cells": cells})
+        shown, more = names[:most], max(len(names) - most, 0)
+        rows = policies if turned else shown
+        across = shown if turned else policies
+        table = [[cells.get((b, a) if turned else (a, b)) for b in across] for a in rows]
+        first, lines = "policy" if turned else "tenant", list(zip(rows, table, strict=True))
+        tables.append({"first": first, "across": across, "rows": lines, "more": more})
     return tables
 
 
