@@ -93,7 +93,7 @@ class Results:
             handle, name = tempfile.mkstemp(dir=self.folder, prefix=".writing-")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(json.dumps(found.as_json, indent=1, allow_nan=False) + "\n")
+                    file.write(_text(found.as_json))
                 os.chmod(name, 0o644)
                 os.replace(name, path)
             except BaseException:
@@ -104,6 +104,13 @@ class Results:
 
     def _path(self, name: str, label: str) -> Path:
         return self.folder / f"{name}-{label}.json"
+
+
+def _text(found: Mapping[str, Any]) -> str:
+    """JSON with a line for every part, so that a change shows where it is."""
+    head = json.dumps({key: value for key, value in found.items() if key != "parts"})
+    parts = [f"{json.dumps(part)}: {json.dumps(numbers, allow_nan=False)}" for part, numbers in found["parts"].items()]
+    return f'{head[:-1]}, "parts": {{\n' + ",\n".join(parts) + "\n}}\n"
 
 
 def new(name: str, scale: Any) -> Found:

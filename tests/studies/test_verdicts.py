@@ -1,0 +1,156 @@
+"""The rule by which measured numbers are held against a paper's, and sentences that keep to the numbers."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.studies import verdicts
+from fairlead.studies.claims import Claim, Study, section
+from fairlead.studies.reproduce_all import STUDIES, scale_of
+from fairlead.studies.reproduce_results import Results
+
+KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
+
+
+def over(mean: float, low: float | None = None, high: float | None = None) -> dict[str, float]:
+    return {"mean": mean, "low": mean if low is None else low, "high": mean if high is None else high}
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "verdict"),
+    [
+        ([over(1.5)], 1.5, "reached"),
+        ([over(1.62)], 1.5, "reached"),  # the gain is larger by less than a quarter
+        ([over(1.7)], 1.5, "more"),
+        ([over(1.7), over(1.5)], 1.5, "reached"),
+        ([over(1.7), over(1.4)], 1.5, "in part"),
+        ([over(1.1), over(1.4)], 1.5, "less"),
+        ([over(1.4), over(1.4)], (1.5, 1.3), "in part"),
+        ([over(1.7), over(0.9)], 1.5, "missed"),
+        ([over(1.0)], 1.5, "missed"),
+        ([over(1.2, low=0.9)], 1.5, "less, not on every seed"),
+        ([over(1.5, low=1.0)], 1.5, "reached, not on every seed"),
+    ],
+)
+def test_a_gain(ours: list[dict[str, float]], paper: Any, verdict: str) -> None:
+    assert verdicts.gain(ours, paper) == verdict
+
+
+def test_a_gain_in_per_cent_has_nothing_at_zero() -> None:
+    assert verdicts.gain([over(0.1)], 0.3, 0.0) == "less"
+    assert verdicts.gain([over(-0.1)], 0.3, 0.0) == "missed"
+
+
+def test_up_to_is_held_against_the_best_seed() -> None:
+    assert verdicts.up_to([over(1.2, high=2.9), over(1.1, high=3.1)], 3.0) == "reached"
+    assert verdicts.up_to([over(1.2, high=2.9)], 3.0) == "less"
+    assert verdicts.up_to([over(0.9, high=1.2)], 3.0) == "missed"
+    assert verdicts.up_to([over(2.0, high=4.0)], 3.0) == "more"
+
+
+def test_limits_and_baselines() -> None:
+    assert verdicts.at_most([over(0.1), over(0.2)], 0.2) == "holds"
+    assert verdicts.at_most([over(0.1), over(0.3)], 0.2) == "missed"
+    assert verdicts.alike([over(0.40), over(0.43)], 0.38, 0.05) == "alike"
+    assert verdicts.alike([over(0.40), over(0.44)], 0.38, 0.05) == "differs"
+
+
+def test_a_sentence_goes_with_its_verdict() -> None:
+    said = {v: verdicts.why(v, "below", "above") for v in ("reached", "more", "in part", "less", "missed", "differs")}
+
+    assert said == {
+        "reached": "", "more": "above", "in part": "below", "less": "below", "missed": "below", "differs": "below"
+    }  # fmt: skip
+
+
+# ---- sentences and the numbers of the kept results -----------------------------------------------------------------
+
+
+def kept(name: str) -> dict[str, Any]:
+    found, _ = Results(KEPT, older=True).find(name, scale_of(name, False), "full")
+    return copy.deepcopy(found.parts)
+
+
+def told(name: str, parts: dict[str, Any]) -> Study:
+    _, claims = STUDIES[name]
+    study: Study = claims.study(scale_of(name, False), parts)
+    return study
+
+
+def line(study: Study, claim: str) -> Claim:
+    return next(c for table in study.tables for c in table.claims if c.claim == claim)
+
+
+def test_oef_no_longer_says_that_shares_cannot_give_it_when_they_do() -> None:
+    parts = kept("oef")
+    assert "cannot come from the shares" in section(told("oef", parts))
+
+    parts["static totals, RTX 3070/3080/3090"]["gavel"]["coop_gain"]["high"] = 0.4
+    study = told("oef", parts)
+
+    assert "cannot come from the shares" not in section(study)
+    assert line(study, "more throughput than gavel").verdict == "reached"
+
+
+def test_oef_says_plainly_when_a_lie_pays_in_a_run() -> None:
+    parts = kept("oef")
+    parts["dynamic run with one liar"]["oef-noncoop"]["liar_jct_change"] = over(-0.04, -0.1, 0.02)
+
+    study = told("oef", parts)
+
+    judged = [c for t in study.tables for c in t.claims if c.claim == "oef-noncoop" and c.verdict]
+    assert [c.verdict for c in judged] == ["holds", "missed"]
+    assert "Missed: " in study.verdict
+    assert "oef-noncoop" in study.verdict
+
+
+def test_oef_says_which_promise_was_broken() -> None:
+    parts = kept("oef")
+    parts["broken promises, RTX 3070/3080/3090"]["oef-coop"]["envy"] = {"broken": 1, "of": 60, "worst": 0.01}
+    parts["broken promises, RTX 3070/3080/3090"]["oef-coop"]["Pareto"] = {"broken": 0, "of": 60, "worst": 0.0}
+
+    study = told("oef", parts)
+
+    assert [c.verdict for t in study.tables for c in t.claims if c.claim == "oef-coop" and c.verdict] == [
+        "missed: envy"
+    ]
+    assert "need not be Pareto efficient" not in section(study)
+
+
+def test_fft_names_who_is_ahead_of_it() -> None:
+    parts = kept("fft")
+    assert "ahead of every baseline on both traces" in section(told("fft", parts))
+
+    parts["trace 1, all 4 GPUs wide"]["srtf"]["times_better"]["jct_h"] = over(0.97, 0.9, 1.1)
+
+    assert "ahead of the baselines but srtf on trace 1 (0.97x) on average" in section(told("fft", parts))
+
+
+def test_fft_explains_starvation_only_where_max_min_starves_less() -> None:
+    parts = kept("fft")
+    assert "cannot be against max-min" in section(told("fft", parts))
+
+    for trace in list(parts)[:2]:
+        parts[trace]["gavel"]["times_better"]["starvation_h"] = over(2.5)
+    study = told("fft", parts)
+
+    assert "cannot be against max-min" not in section(study)
+    assert line(study, "longest starvation, Gavel max-min / fft").verdict == "more"
+
+
+def test_hare_does_not_say_that_allox_is_ahead_of_hlas_where_it_is_not() -> None:
+    parts = kept("hare")
+    assert "It is ahead of `hlas` in: " in section(told("hare", parts))
+
+    for name, part in parts.items():
+        if name.startswith("headline"):
+            part["jct"]["allox"] = [3.0 * jct for jct in part["jct"]["hlas"]]
+    study = told("hare", parts)
+
+    assert "It is ahead of `hlas` in: " not in section(study)
+    assert "AlloX is within 1.5 times" not in section(study)
+    assert line(study, "allox / hare").verdict == "more"
