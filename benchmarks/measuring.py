@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from compileall import compile_dir
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,8 @@ class Spent:
 
 
 def spend(arguments: Sequence[str]) -> Spent:
-    """`fairlead ARGUMENTS...` from the root of the checkout."""
+    """`fairlead ARGUMENTS...` from the root of the checkout, with its modules compiled, as they are once it is installed."""
+    compile_dir(str(ROOT / "src"), quiet=1)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         process = subprocess.Popen([sys.executable, "-m", "fairlead", *arguments], cwd=ROOT, stdout=said)
         _, status, used = os.wait4(process.pid, 0)

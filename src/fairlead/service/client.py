@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from fairlead.model.errors import FairleadError, ImpossibleError, InputError, NotFoundError
+
+if TYPE_CHECKING:
+    import http.client
 
 URL, TOKEN, CREDENTIALS = "FAIRLEAD_URL", "FAIRLEAD_TOKEN", "FAIRLEAD_CREDENTIALS"
 DEFAULT_URL = "http://127.0.0.1:7411"
@@ -87,6 +89,8 @@ class Client:
 
     def lines(self, path: str, **query: Any) -> Iterator[str]:
         """A streamed answer, line by line, for as long as the service sends."""
+        import http.client  # here, because every command of ours imports this module and few go over the network
+
         connection = self._connect(timeout_s=None)
         try:
             response = self._send(connection, "GET", path, None, query)
@@ -100,6 +104,8 @@ class Client:
     def _json(
         self, method: str, path: str, body: Any, query: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Any:
+        import http.client
+
         connection = self._connect(TIMEOUT_S)
         try:
             text = self._send(connection, method, path, body, query, headers).read()
@@ -110,6 +116,8 @@ class Client:
             connection.close()
 
     def _connect(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        import http.client
+
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InputError(f'{URL} is "{self.url}"; wanted such as {DEFAULT_URL}')
