@@ -91,7 +91,7 @@ class Study:
         if not judged:
             return ""
         counted = Counter(word_of(claim.verdict) for claim in judged)
-        missed = [claim.claim for claim in judged if word_of(claim.verdict) == MISSED]
+        missed = [_missed(claim) for claim in judged if word_of(claim.verdict) == MISSED]
         said = "; ".join(f"{word} {count}" for word, count in counted.most_common())
         return f"**{len(judged)} claims:** {said}." + (f" Missed: {'; '.join(missed)}." if missed else "")
 
@@ -129,6 +129,11 @@ def section(study: Study) -> str:
     if study.limits:
         blocks += ["### Not here, and why", *study.limits]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _missed(claim: Claim) -> str:
+    what = claim.verdict.partition(": ")[2]
+    return f"{claim.claim} ({what})" if what else claim.claim
 
 
 def _markdown(table: Table) -> str:
