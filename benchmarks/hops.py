@@ -150,7 +150,8 @@ def _measure(cluster: Cluster, state: State, name: str, target_s: float) -> list
             spots = tuple(placement.spots[j] for j in started.tolist())
             now_s = state.now_s
             state.fold(Decision(now_s, Cause.ROUND, started[:0], started, spots, now_s, ""))
-            state.fold(Started(now_s, started, np.ones(len(started)), np.full(len(started), now_s)))
+            resume_s = np.full(len(started), now_s)
+            state.fold(Started(now_s, started, np.ones(len(started)), resume_s, measured=False))
             state.pass_time(now_s + ROUND_S)
     return rows
 
