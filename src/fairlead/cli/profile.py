@@ -47,7 +47,9 @@ def profile(
     if out is not None and found.rows:
         write_profile(found.profile(job.name), out)
     if output is Format.json:
-        print_json({"note": found.note, "speeds": [asdict(row) for row in found.rows], "failures": found.failures})
+        parts = [{"model": model, "gpu": gpu, **asdict(told)} for (model, gpu), told in found.parts.items()]
+        speeds = [asdict(row) for row in found.rows]
+        print_json({"note": found.note, "speeds": speeds, "parts": parts, "failures": found.failures})
     else:
         print(found.note)
         rows = [

@@ -64,6 +64,7 @@ class Report:
     samples: float | None = None
     saved_step: float | None = None
     saved_samples: float | None = None
+    parts: Mapping[str, float] | None = None  # of an iteration, for a profile
 
 
 @dataclass(frozen=True, slots=True)

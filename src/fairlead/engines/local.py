@@ -265,9 +265,16 @@ def _report(path: Path) -> Report | None:
     found = _read_json(path)
     if not isinstance(found, dict):
         return None
-    values = {name: _number(found.get(name)) for name in Report.__slots__}
+    values = {name: _number(found.get(name)) for name in Report.__slots__ if name != "parts"}
     at_s = values.pop("at_s")
-    return None if at_s is None else Report(at_s, **values)
+    return None if at_s is None else Report(at_s, **values, parts=_parts(found.get("parts")))
+
+
+def _parts(told: Any) -> dict[str, float] | None:
+    """Those that are numbers; what they mean is for a profile to judge."""
+    if not isinstance(told, dict):
+        return None
+    return {name: value for name, value in told.items() if isinstance(value, bool) or _number(value) is not None}
 
 
 def _number(value: Any) -> float | None:

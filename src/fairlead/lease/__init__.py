@@ -15,7 +15,7 @@ no checkpoint, is never asked to stop, and reports and saves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -36,13 +36,15 @@ def restore() -> Path | None:
     return None if worker is None else worker.restore()
 
 
-def report(step: float | None = None, samples: float | None = None) -> None:
+def report(step: float | None = None, samples: float | None = None, parts: Mapping[str, float] | None = None) -> None:
     """How far the job is since its very first start. A step is one at the job's reference width; a script whose steps
     grow with its GPUs tells samples instead. On an emulated GPU this is where it waits.
+
+    `parts` of an iteration (`forward_s`, `backward_s`, ..., as a profile has them) are what `fairlead profile` writes down.
     """
     worker = _worker()
     if worker is not None:
-        worker.report(step, samples)
+        worker.report(step, samples, parts)
 
 
 def should_stop() -> bool:

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -43,6 +43,7 @@ class Worker:
         self._report_to = None if report_to is None or rank else Path(report_to)
         self._checkpoints = Checkpoints(Path(found["checkpoint_dir"]), found["number"])
         self._said: dict[str, float | None] = dict.fromkeys(("step", "samples", "saved_step", "saved_samples"))
+        self._parts: dict[str, float] | None = None
         self._at_s = self._written_s = -REPORT_EVERY_S
         paces: Sequence[float] = found["pace"] or [1.0] * len(self.tasks)
         self._pace = _pace(paces, self.tasks, rank)
@@ -65,8 +66,11 @@ class Worker:
         self._worked_from_s = time.monotonic()
         return folder
 
-    def report(self, step: float | None, samples: float | None) -> None:
+    def report(self, step: float | None, samples: float | None, parts: Mapping[str, float] | None = None) -> None:
         self._keep_pace()
+        if parts is not None:  # times are those of the emulated GPU, like the steps
+            slower = max(1.0, 1.0 / self._pace)
+            self._parts = {name: value * slower if name.endswith("_s") else value for name, value in parts.items()}
         self._at_s = time.monotonic()
         self._said["step"], self._said["samples"] = step, samples
         if self._at_s >= self._written_s + REPORT_EVERY_S:
@@ -102,7 +106,8 @@ class Worker:
         self._written_s = time.monotonic()
         draft = self._report_to.with_suffix(".draft")
         with suppress(OSError):
-            draft.write_text(json.dumps({"fairlead": KIND, "at_s": self._at_s, **self._said}), encoding="utf-8")
+            told = {"fairlead": KIND, "at_s": self._at_s, **self._said, "parts": self._parts}
+            draft.write_text(json.dumps(told), encoding="utf-8")
             draft.replace(self._report_to)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 
 from fairlead.engines.devices import choose_devices
 from fairlead.engines.leases import Condition, Gpu, LaunchError, Lease, Report, Runner
@@ -14,8 +14,10 @@ from fairlead.engines.local import LocalRunner
 from fairlead.engines.nvml import detect
 from fairlead.engines.requests import Command
 from fairlead.model.cluster import Cluster
+from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.rates.estimator import TableEstimator, allowed_types
+from fairlead.rates.iteration import Links, Parts
 from fairlead.rates.profile import Profile, Speed
 
 WARM_UP = 2  # steps that do not count: the first ones load, compile and cache
@@ -30,9 +32,11 @@ class Measured:
     rows: tuple[Speed, ...]
     failures: dict[str, str]
     note: str  # whether the GPUs were real
+    parts: dict[tuple[str, str], Parts]  # (model, GPU), where the job told them and the GPU's links are known
+    links: dict[str, Links]
 
     def profile(self, name: str) -> Profile:
-        return Profile(name, self.rows)
+        return Profile(name, self.rows, {}, self.parts, self.links)
 
 
 def profile_job(
@@ -55,14 +59,23 @@ def profile_job(
     with tempfile.TemporaryDirectory(prefix="fairlead-profile-") as root:
         runner = LocalRunner(root, devices.numbers, pace=pace)
         source = f"measured by fairlead profile over {steps} steps" + (", EMULATED pace" if devices.emulated else "")
-        rows, failures = [], {}
+        rows: list[Speed] = []
+        failures: dict[str, str] = {}
+        parts: dict[tuple[str, str], Parts] = {}
         for t in allowed_types(spec, cluster):
             outcome = measure_on(runner, spec, command, cluster, t, steps=steps, limit_s=limit_s, source=source)
-            if isinstance(outcome, Speed):
-                rows.append(outcome)
-            else:
+            if isinstance(outcome, str):
                 failures[cluster.types[t]] = outcome
-    return Measured(tuple(rows), failures, devices.note)
+                continue
+            row, told = outcome
+            rows.append(row)
+            if told is not None:
+                try:
+                    parts[row.model, row.gpu] = _parts(told, row, known)
+                except InputError as error:
+                    failures[f"{cluster.types[t]}, parts"] = str(error)
+    linked = {gpu: known.links[gpu] for _, gpu in parts}
+    return Measured(tuple(rows), failures, devices.note, parts, linked)
 
 
 def measure_on(
@@ -75,8 +88,8 @@ def measure_on(
     steps: int,
     limit_s: float,
     source: str,
-) -> Speed | str:
-    """A row, or why there is none."""
+) -> tuple[Speed, Mapping[str, float] | None] | str:
+    """A row and the parts that the job told, or why there is no row."""
     gpus = _first_gpus(cluster, type_, spec.gpus)
     if gpus is None:
         return f"the cluster has {cluster.capacity[type_]} GPUs of this type, the job wants {spec.gpus}"
@@ -93,7 +106,24 @@ def measure_on(
     if last.samples is not None and last.step > 0:
         batch = last.samples / last.step / spec.gpus
     nodes = len({gpu.node for gpu in gpus})
-    return Speed(spec.model, cluster.gpu[type_], spec.gpus, nodes, batch, done / (last.at_s - first.at_s), source)
+    rate = done / (last.at_s - first.at_s)
+    return Speed(spec.model, cluster.gpu[type_], spec.gpus, nodes, batch, rate, source), last.parts
+
+
+def _parts(told: Mapping[str, float], row: Speed, known: Profile) -> Parts:
+    """What the job said of an iteration, checked."""
+    if row.gpu not in known.links:
+        raise InputError(f"the job told parts, but no links of {row.gpu} are known; give them with --throughputs")
+    values = {"batch": row.batch, **told}
+    names = {f.name: f.default is MISSING for f in fields(Parts) if f.name != "source"}
+    for name in values:
+        if name not in names:
+            raise InputError(f'the job told a part "{name}"; wanted {", ".join(names)}')
+    missing = [name for name, needed in names.items() if needed and name not in values]
+    if missing:
+        raise InputError(f"the job told parts without {missing[0]}; report it as well")
+    ahead = bool(values.pop("loads_ahead", True))
+    return Parts(**values, loads_ahead=ahead, source=row.source)
 
 
 def _watch(runner: Runner, lease: Lease, steps: int, limit_s: float) -> tuple[Report | None, Report | None, str]:
