@@ -22,6 +22,13 @@ def test_the_nearest_word_is_named_whatever_its_case() -> None:
     assert did_you_mean("x", []) == "known: none"
 
 
+def test_of_thousands_of_words_only_the_first_are_listed() -> None:
+    said = did_you_mean("zzz", [f"tenant-{k:04}" for k in range(5000)])
+
+    assert said.startswith("known: tenant-0000, tenant-0001, ")
+    assert said.endswith(", tenant-0039 and 4,960 more")
+
+
 def test_a_known_word_is_passed_on() -> None:
     assert choose("--decide", "rounds", ["rounds", "events"]) == "rounds"
     with pytest.raises(InputError, match='--decide "Rounds" is not known; did you mean "rounds"'):

@@ -6,20 +6,21 @@ from collections.abc import Iterable
 
 from fairlead.model.errors import InputError
 
-FEW = 6  # words that a line has room for
+FEW, MANY = 6, 40  # words beside the nearest one, and words alone, that a message has room for
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a complaint about an unknown word: the nearest that is known; all of them if none is near, or few."""
+    """The end of a complaint about an unknown word: the nearest that is known; if none is near, or they are few, those known."""
     import difflib  # only once something went wrong
 
     words = sorted(known)
     by_small = {name.lower(): name for name in reversed(words)}
     near = difflib.get_close_matches(word.lower(), by_small, n=1)
-    all_of_them = f"known: {', '.join(words) or 'none'}"
+    more = f" and {len(words) - MANY:,} more" if len(words) > MANY else ""
+    there_are = f"known: {', '.join(words[:MANY]) or 'none'}{more}"
     if not near:
-        return all_of_them
-    return f'did you mean "{by_small[near[0]]}"?' + (f" ({all_of_them})" if len(words) <= FEW else "")
+        return there_are
+    return f'did you mean "{by_small[near[0]]}"?' + (f" ({there_are})" if len(words) <= FEW else "")
 
 
 def choose(what: str, word: str, known: Iterable[str]) -> str:
