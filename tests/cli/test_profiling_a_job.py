@@ -62,14 +62,14 @@ other,k80,1,1,1,1,steps/s,made up
 
 @pytest.mark.slow
 def test_parts_that_a_job_tells_are_written_down_where_links_are_known(tmp_path: Path) -> None:
-    """On the K80, at half the pace of the V100, there are none."""
+    """Those of a V100 are those of its 32 GiB card too; of the K80, at half the pace, there are none."""
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "links.txt").write_text(LINKS)
     src = Path(__file__).parents[2] / "src"
     run = f"exec {sys.executable} {tmp_path / 'train.py'}"
     (tmp_path / "job.json").write_text(json.dumps({"name": "parts", "run": run, "env": {"PYTHONPATH": str(src)}}))
     out = tmp_path / "speeds.txt"
-    words = ("--cluster", "v100:1,k80:1", "--throughputs", str(tmp_path / "links.txt"), "--emulate", "-o", "json")
+    words = ("--cluster", "v100-32:1,k80:1", "--throughputs", str(tmp_path / "links.txt"), "--emulate", "-o", "json")
 
     done = profile(str(tmp_path / "job.json"), *words, "--out", str(out))
 
@@ -79,8 +79,8 @@ def test_parts_that_a_job_tells_are_written_down_where_links_are_known(tmp_path:
     (parts,) = written.parts.values()
     assert (parts.batch, parts.backward_s, parts.params_gib) == (16.0, 0.006, 0.1)
     (model,) = written.models
-    assert written.known(model, "v100", 1).layer is Layer.ROW
-    assert written.known(model, "v100", 4).layer is Layer.FORMULA
+    assert written.known(model, "v100-32", 1).layer is Layer.ROW
+    assert written.known(model, "v100-32", 4).layer is Layer.FORMULA
 
 
 def test_a_job_that_reports_nothing_cannot_be_measured(tmp_path: Path) -> None:

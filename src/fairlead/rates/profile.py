@@ -114,7 +114,7 @@ class Profile:
         for row in self.speeds:
             batch.setdefault(row.model, row.batch)
         for (model, gpu), parts in self.parts.items():
-            if self._links_of(gpu) is None:
+            if self.links_of(gpu) is None:
                 raise InputError(f"{model} has parts on {gpu}, but there are no links of {gpu}; add them to links")
             batch.setdefault(model, parts.batch)
         for name, value in (("_curves", ready), ("_rows", rows), ("_batch", batch)):
@@ -140,6 +140,10 @@ class Profile:
         """How many samples one step of the whole job consumes at the reference width."""
         return self._batch[model] * gpus
 
+    def links_of(self, gpu: str) -> Links | None:
+        """A card named with its memory has those of its chip."""
+        return self.links.get(gpu) or self.links.get(chip_of(gpu))
+
     def samples_per_s(self, model: str, gpu: str, gpus: int, nodes: int = 1) -> float:
         """Rate of the whole job; 0 where the model was never measured on this GPU or does not run."""
         return self.known(model, gpu, gpus, nodes).samples_per_s
@@ -155,12 +159,12 @@ class Profile:
         if (row := self._rows.get((model, name, gpus, nodes))) is not None:
             return KnownRate(row.samples_per_s, Layer.ROW, row.source)
         if parts is not None:
-            links = self._links_of(name)
+            links = self.links_of(name)
             assert links is not None, "checked when the profile was made"
             source = f"{parts.source}; links: {links.source}"
             return KnownRate(formula_samples_per_s(parts, links, gpus, nodes), Layer.FORMULA, source)
         assert by_nodes, "one of the two is there"
-        return self._from_other_rows(by_nodes, gpus, nodes, self.facts_of(model).spread)
+        return _from_other_rows(by_nodes, gpus, nodes, self.facts_of(model).spread)
 
     def restricted_to(self, models: Iterable[str], gpus: Iterable[str]) -> Profile:
         """The part that a run with these models and GPU types can ask about.
@@ -188,19 +192,6 @@ class Profile:
             links={gpu: value for gpu, value in self.links.items() if gpu in linked},
         )
 
-    def _links_of(self, gpu: str) -> Links | None:
-        return self.links.get(gpu) or self.links.get(chip_of(gpu))
-
-    def _from_other_rows(self, by_nodes: Mapping[int, _Curve], gpus: int, nodes: int, spread: float) -> KnownRate:
-        if nodes == 1:
-            return _on_curve(by_nodes[min(by_nodes)], gpus)
-        several = [n for n in by_nodes if n > 1]
-        if several:
-            nearest = min(several, key=lambda n: (abs(math.log(n / nodes)), n))
-            return _on_curve(by_nodes[nearest], gpus)
-        alone = _on_curve(by_nodes[1], gpus)
-        return KnownRate(alone.samples_per_s * spread, Layer.SPREAD, "")
-
 
 _NO_FACTS = ModelFacts()
 _NOTHING = KnownRate(0.0, Layer.NOTHING, "")
@@ -210,6 +201,17 @@ def chip_of(gpu: str) -> str:
     """The chip of a card named with its memory, `v100` of `v100-32`: it has the same speeds where no row says better."""
     chip, dash, memory = gpu.rpartition("-")
     return chip if dash and memory.removesuffix("gib").isdigit() else gpu
+
+
+def _from_other_rows(by_nodes: Mapping[int, _Curve], gpus: int, nodes: int, spread: float) -> KnownRate:
+    if nodes == 1:
+        return _on_curve(by_nodes[min(by_nodes)], gpus)
+    several = [n for n in by_nodes if n > 1]
+    if several:
+        nearest = min(several, key=lambda n: (abs(math.log(n / nodes)), n))
+        return _on_curve(by_nodes[nearest], gpus)
+    alone = _on_curve(by_nodes[1], gpus)
+    return KnownRate(alone.samples_per_s * spread, Layer.SPREAD, "")
 
 
 def _on_curve(curve: _Curve, gpus: int) -> KnownRate:

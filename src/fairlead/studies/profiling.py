@@ -74,7 +74,7 @@ def profile_job(
                     parts[row.model, row.gpu] = _parts(told, row, known)
                 except InputError as error:
                     failures[f"{cluster.types[t]}, parts"] = str(error)
-    linked = {gpu: known.links[gpu] for _, gpu in parts}
+    linked = {gpu: links for _, gpu in parts if (links := known.links_of(gpu)) is not None}
     return Measured(tuple(rows), failures, devices.note, parts, linked)
 
 
@@ -112,7 +112,7 @@ def measure_on(
 
 def _parts(told: Mapping[str, float], row: Speed, known: Profile) -> Parts:
     """What the job said of an iteration, checked."""
-    if row.gpu not in known.links:
+    if known.links_of(row.gpu) is None:
         raise InputError(f"the job told parts, but no links of {row.gpu} are known; give them with --throughputs")
     values = {"batch": row.batch, **told}
     names = {f.name: f.default is MISSING for f in fields(Parts) if f.name != "source"}
