@@ -319,10 +319,10 @@ def test_all_gives_json_too_and_finds_its_results_again(tiny_oef: Any, tmp_path:
 
 
 def test_only_wants_names_that_there_are(tiny_oef: Any) -> None:
-    refused = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--only", "oef,gavel"])
+    refused = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--only", "oef,eof"])
 
     assert isinstance(refused.exception, InputError)
-    assert "no study 'gavel'" in str(refused.exception)
+    assert '--only "eof" is not known; did you mean "oef"?' in str(refused.exception)
 
 
 def test_an_interrupted_command_says_where_it_goes_on(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import typer
 from fairlead.cli.options import Throughputs
 from fairlead.cli.output import Format, Output, print_json, print_words
 from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.words import choose
 
 if TYPE_CHECKING:
     from fairlead.studies.claims import Study
@@ -148,10 +149,8 @@ def _print_paragraph(text: str, room: int) -> None:
 
 def _some_of(only: str | None, names: list[str]) -> list[str]:
     asked = names if only is None else [name.strip() for name in only.split(",")]
-    unknown = [name for name in asked if name not in names]
-    if unknown:
-        raise InputError(f'--only "{only}": there is no study {unknown[0]!r}; wanted some of {", ".join(names)}')
-    return [name for name in names if name in asked]
+    chosen = {choose("--only", name, names) for name in asked}
+    return [name for name in names if name in chosen]
 
 
 def _tell(now: Progress) -> None:
