@@ -14,7 +14,10 @@ from fairlead.studies.journals import fold_journal
 
 
 def learnt_of_nodes(path: Path) -> list[dict[str, Any]]:
-    """Each node's speed over what the profile says of its type, for all jobs; None where nobody ran there alone."""
+    """Each node's speed over what the profile says of its type, for all jobs.
+
+    None where no job ran on that node alone, or where the run kept no such number (it senses types or servers only).
+    """
     state, learner = _folded(path)
     cluster = state.cluster
     return [

@@ -165,10 +165,10 @@ def _simulations(sweeps: dict[str, Any], seeds: str) -> Table:
     saved = spread(1.0 - fast / slow)
     verdict = verdicts.gain([saved], 0.312, 0.0)
     dear = SYNC * GBIT / 10.0  # of the shortest task time, at 10 Gbit/s
-    most = (dear - SYNC) / (1.0 + dear)
+    bound = (dear - SYNC) / (1.0 + dear)
     sync = (
         f"we set synchronisation to {100 * SYNC:.0f} % of the shortest task at 25 Gbit/s, which is {100 * dear:.1f} % at 10, so at most "
-        f"{100 * most:.0f} % of a round can be saved; the paper's share is not known."
+        f"{100 * bound:.0f} % of a round can be saved; the paper's share is not known."
     )
     why = verdicts.why(verdict, sync)
     rows.append(Claim("hare's JCT, 25 instead of 10 Gbit/s: shorter by", "31.2 %", (percent(saved),), why, verdict))

@@ -61,7 +61,7 @@ def place_labels(
                 covered = sum(_overlap(box, other) for other in (*taken.values(), *marks))
                 covered += _WHISKER * sum(_overlap(box, arm) for arm in arms) + _OUTSIDE * _outside(box, area)
                 found.append((covered + _reach(spot, area), rank, spot, box))
-            _, _, spots[k], taken[k] = min(found)[:4]
+            _, _, spots[k], taken[k] = min(found)
     return [spots[k] for k in range(len(names))]
 
 
