@@ -20,8 +20,8 @@ from fairlead.numerics.random import stream
 from fairlead.numerics.solve import NO_LIMIT
 from fairlead.numerics.spots import GREEDY, Plan, SpotChoices, exact
 from fairlead.policies import REGISTRY, hops_planner
-from fairlead.policies.hops import adjust, hops, queue_order, window
-from fairlead.policies.hops_planner import SIGMA, Planner, free_for_planning, nodes_alike, spots_over_nodes, weights
+from fairlead.policies.hops import SLACK, adjust, hops, late_by, queue_order, window
+from fairlead.policies.hops_planner import SIGMA, Planner, free_for_planning, nodes_alike, spots_over_nodes, urgencies
 from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 from fairlead.rates.profile import ModelFacts, Profile
@@ -78,10 +78,11 @@ def test_the_longer_wait_goes_first_and_ties_go_by_arrival() -> None:
 
 
 def test_weights_are_lifted_only_if_a_priority_is_not_positive() -> None:
-    assert weights(np.array([1.0, 4.0]), 2.0).tolist() == [1.0, 16.0]
-    assert weights(np.array([0.0, 4.0]), 1.0).tolist() == pytest.approx([0.01, 4.01])
-    assert weights(np.array([-3.0, 1.0]), 1.0).tolist() == pytest.approx([0.01, 4.01])
-    assert weights(np.array([0.0, 1.0]), 1.0, bias=1.0).tolist() == [1.0, 2.0]
+    assert urgencies(np.array([1.0, 4.0])).tolist() == [0.25, 1.0]
+    assert urgencies(np.array([0.0, 4.0])).tolist() == pytest.approx([0.01 / 4.01, 1.0])
+    assert urgencies(np.array([-3.0, 1.0])).tolist() == pytest.approx([0.01 / 4.01, 1.0])
+    assert urgencies(np.array([0.0, 1.0]), bias=1.0).tolist() == [0.5, 1.0]
+    assert urgencies(np.zeros(2), bias=0.0).tolist() == [1.0, 1.0]
 
 
 # ---- sensitivity and configurations ------------------------------------------------------------------------------
@@ -166,6 +167,28 @@ def test_priorities_can_be_changed() -> None:
     assert chosen == {"latency-ratio": True, "sjf": True, "srtf": True}
     assert placed(Scene(jobs, "v100:4", now_s=100_000.0).view(), priority="las")[0] == ((0, 4),)
     assert any(placed(scene.view(), priority="ftf"))
+
+
+def test_lateness_also_counts_running_slower_than_expected() -> None:
+    """500 s expected over both types. After 400 s one has waited for all of them, one made half of its 800 samples on the K80:
+    it would need 250 s more, 650 of 500. Of unknown length nobody can tell.
+    """
+    jobs = [job(id_, samples=800.0, model="fast") for id_ in ("waits", "slow")]
+    unknown = replace(job("unknown", model="fast"), steps=None)
+    held = {"slow": ((0, 1),), "unknown": ((0, 1),)}
+    view = Scene([*jobs, unknown], "k80:2,v100:2", TWO, held, now_s=400.0).view()
+
+    assert late_by(view).tolist() == pytest.approx([0.8, 0.3 - SLACK, 0.0])
+
+
+def test_a_gang_that_is_late_is_served_before_an_elastic_job_that_is_less_so() -> None:
+    """Speeds count by the smallest width: five GPUs are worth five to the elastic job, four are worth one to the gang."""
+    jobs = [job("gang", 4, 400.0), job("elastic", 1, 300.0, at=60.0, widths=(1, 5))]
+    view = Scene(jobs, "v100:5x8", now_s=100.0).view()
+    assert latency_ratio(view).tolist() == pytest.approx([1.0, 0.4])
+
+    assert placed(view) == (((0, 4),), ((0, 1),))
+    assert placed(view, served=0.0) == ((), ((0, 5),))
 
 
 def test_an_unknown_priority_is_refused_with_those_there_are() -> None:

@@ -28,7 +28,7 @@ from fairlead.studies.reproduce_costs import COSTS
 from fairlead.studies.reproduce_results import NAMES, Found, Results, code_digest, measures
 
 DOCS = Path(__file__).parents[2] / "docs"
-JUDGED = ("oef", "hare", "fft")  # studies whose every line with a paper's number has a verdict
+JUDGED = ("oef", "hare", "fft", "hops")  # studies whose every line with a paper's number has a verdict
 TINY: dict[str, Any] = {
     "oef": reproduce_oef.Scale(mixes=2, lies=1, seeds=1, jobs=60),
     "hare": reproduce_hare.Scale(seeds=1, sweeps=False, intervals=10),

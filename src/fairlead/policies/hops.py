@@ -11,37 +11,41 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.model.words import choose
 from fairlead.numerics.metrics import isolated_rate
-from fairlead.policies.hops_planner import SIGMA, Planner, free_for_planning
+from fairlead.policies.hops_planner import POWER, SERVED, SIGMA, Planner, free_for_planning
 from fairlead.rates.age import expected_age_s, latency_ratio
 
-POWER = 4.0  # lambda, ours: ratios come out 1.4-1.7 times as even as with the paper's 1, for 1-2 % of the mean JCT
-POWERS = {"latency-ratio": POWER, "ftf": 2.0}  # of priorities; 1 for the others
+SLACK = 0.25  # of its age that a job may fall behind while it runs before that counts
 
 
 def hops(
     view: View,
     memory: None,
     *,
-    priority: str = "latency-ratio",
-    power: float | None = None,
+    priority: str = "lateness",
+    power: float = POWER,
+    served: float = SERVED,
     bias: float | None = None,
     sigma: float = SIGMA,
     plans: int = 3,
     restart: bool = True,
     solve_s: float | None = None,
 ) -> tuple[Placement, None]:
-    """The queue by latency ratio; its head, as far as the GPUs reach, enters a program over configurations.
+    """The queue by priority; its head, as far as the GPUs reach, enters a program over configurations.
 
-        max  sum_ic (prior_i + bias)^lambda G_ic X_ic     s.t.  sum_c X_ic <= 1,    sum_ic X_ic a_icn <= S_n,   X in {0,1}
+        max  sum_ic (u_i^lambda G_ic + K u_i^4 R_i) X_ic     s.t.  sum_c X_ic <= 1,    sum_ic X_ic a_icn <= S_n,   X in {0,1}
 
-    G is the rate of job i in configuration c over its smallest one, S_n the idle GPUs of node n, `power` is lambda.
+    G is the rate of job i in configuration c over its smallest one, S_n the idle GPUs of node n, R_i the job's smallest
+    width and u_i = (prior_i + bias) over the largest; `power` is lambda, `served` K. So whoever is late gets GPUs at all,
+    and where the fast ones go is left to speed. The priority is the latency ratio, or by how much of its age the job fell
+    behind while it ran, less a quarter, if that is more.
     While GPUs are idle a further plan is made on them, up to `plans`; its window is mended so that jobs which mind
-    being spread do not keep fragments from those who do not. As in the paper: power=1, restart=False.
+    being spread do not keep fragments from those who do not.
+    As in the paper: priority=latency-ratio, power=1, served=0, restart=False.
 
     Departs: with `restart` every configuration but the present one is multiplied by (T - n S) / (T + S), at least 0.5,
     where the job has run for T and paid n restarts of S; the paper moves jobs as if that were free.
     A gang whose smallest width needs several nodes may be spread at all its widths, not only the smallest.
-    A GPU in use is worth 1e-3, and weights stay within 1e4 of each other. Jobs that have to stay (they started a moment
+    A GPU in use is worth 1e-2, and weights stay within 1e4 of each other. Jobs that have to stay (they started a moment
     ago, or the round is under way) are not planned at all. A job of unknown length has the median age of the others.
     Later plans see only jobs that fit into the fragments, so that a gang at the head does not keep them idle.
     Neighbours are nodes of the type that follow each other among those with idle GPUs.
@@ -49,9 +53,8 @@ def hops(
     the others follow in queue order.
     """
     prior = _priority(view, priority)  # j
-    power = POWERS.get(priority, 1.0) if power is None else power
     pinned = np.zeros(view.jobs, dtype=np.bool_) if view.pinned is None else view.pinned
-    planner = Planner(view, prior, power, bias, sigma, restart, solve_s)
+    planner = Planner(view, prior, power, served, bias, sigma, restart, solve_s)
     free = free_for_planning(view, pinned)
     spots = {j: view.spots[j] for j in np.flatnonzero(pinned).tolist()}
     queue = queue_order(prior)
@@ -110,6 +113,17 @@ def adjust(jobs: IntArray, queue: IntArray, sensitivity: FloatArray, least: IntA
     return np.array(chosen, dtype=np.int64)
 
 
+def late_by(view: View) -> FloatArray:
+    """j  max(LR, (time in the system + what remains at the expected speed) / age - 1 - slack)
+
+    The two are the same but for the slack as long as a job runs as fast as was expected of it. Of a job whose length
+    nobody knows only the waiting can be told.
+    """
+    age_s, ratio = expected_age_s(view), latency_ratio(view)
+    behind = (view.now_s - view.arrival_s + _remaining_s(view)) / age_s - 1.0 - SLACK
+    return np.where(np.isfinite(_total(view)), np.maximum(ratio, behind), ratio)
+
+
 def _priority(view: View, name: str) -> FloatArray:
     return np.asarray(_PRIORITIES[choose("priority", name, _PRIORITIES)](view))
 
@@ -135,6 +149,7 @@ def _total(view: View) -> FloatArray:
 
 
 _PRIORITIES: dict[str, Callable[[View], FloatArray]] = {
+    "lateness": late_by,
     "latency-ratio": latency_ratio,
     "ftf": _finish_time_fairness,
     "las": lambda view: np.asarray(-view.attained_gpu_s / 3600.0),

@@ -16,9 +16,12 @@ from fairlead.numerics.spots import Plan, SpotChoices
 from fairlead.rates.age import restart_factor
 from fairlead.rates.configurations import Kinds
 
+POWER = 1.0  # lambda, of priorities as weights of speed
+SERVED = 2.0  # K, worth of a GPU of its smallest width to the job that is latest of all
+SERVED_POWER = 4  # of priorities as weights of being served at all
 SIGMA = 1.4  # who loses less by being spread does not mind
 BIAS = 0.01  # above the smallest priority, where one is not positive
-USE = 1e-3  # worth of a GPU in use, so that leaving one idle is never free of charge
+USE = 1e-2  # worth of a GPU in use, so that leaving one idle is never free of charge
 LEAST_WEIGHT = 1e-4  # of the largest: below this the solver takes a job's gain for noise
 SPEED_BINS = (0.05, 0.1, 0.2)  # nodes whose speeds differ by less are one group
 MOST_CELLS = (
@@ -35,7 +38,8 @@ class Planner:
         self,
         view: View,
         prior: FloatArray,
-        power: float = 1.0,
+        power: float = POWER,
+        served: float = SERVED,
         bias: float | None = None,
         sigma: float = SIGMA,
         restart: bool = True,
@@ -47,7 +51,9 @@ class Planner:
         self._low = minds <= sigma  # k
         self.sensitivity = minds[self._kinds.of]  # j
         self.least = np.array([widths[0] for widths in self._kinds.widths], dtype=np.int64)[self._kinds.of]  # j
-        self._weight = weights(prior, power, bias)  # j
+        urgency = urgencies(prior, bias)  # j
+        self._weight = np.maximum(urgency**power, LEAST_WEIGHT)  # j
+        self._served = served * urgency**SERVED_POWER * self.least  # j
         self._smallest = np.array([self._smallest_rate(kind) for kind in range(len(self._kinds))])  # k
         self._moved = restart_factor(view) if restart else np.ones(view.jobs)  # j
         self._relative, self._spread = view.relative, view.relative_spread  # j,n  j,t
@@ -201,8 +207,9 @@ class Planner:
         return values
 
     def _worth(self, job: IntArray, rate: FloatArray, gpus: IntArray) -> FloatArray:
-        """(prior + bias)^lambda G, and a little for every GPU in use."""
-        return np.asarray(self._weight[job] * rate / self._smallest[self._kinds.of[job]] + USE * gpus)
+        """u^lambda G + K u^4 R, and a little for every GPU in use."""
+        speed = self._weight[job] * rate / self._smallest[self._kinds.of[job]]
+        return np.asarray(speed + self._served[job] + USE * gpus)
 
     def _worth_on(self, j: int, gpus: int, nodes: IntArray) -> FloatArray:
         """n  on single nodes of one type; where it is now it need not restart."""
@@ -241,14 +248,14 @@ class Planner:
         return min((rate for rate in rates if rate > 0), default=1.0)
 
 
-def weights(prior: FloatArray, power: float, bias: float | None = None) -> FloatArray:
-    """j  (prior + bias)^lambda; bias is 0 if all priorities are positive, else |smallest| + 0.01."""
+def urgencies(prior: FloatArray, bias: float | None = None) -> FloatArray:
+    """j  (prior + bias) over the largest; bias is 0 if all priorities are positive, else |smallest| + 0.01."""
     if not prior.size:
         return prior
     if bias is None:
         bias = 0.0 if prior.min() > 0 else abs(float(prior.min())) + BIAS
-    weight = (prior + bias) ** power
-    return np.asarray(np.maximum(weight, LEAST_WEIGHT * weight.max()))
+    above = np.maximum(prior + bias, 0.0)
+    return np.asarray(above / above.max()) if above.max() > 0 else np.ones_like(above)
 
 
 def nodes_alike(view: View, relative: FloatArray | None) -> tuple[IntArray, IntArray]:

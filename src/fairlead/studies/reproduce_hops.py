@@ -6,8 +6,9 @@ from Lambda's public FP32 benchmarks of like models). What the paper leaves open
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,9 @@ PAPER: dict[str, dict[str, dict[str, float]]] = {
         "gavel": {"makespan_h": 15.42, "jct_h": 4.04, "wait_h": 2.24, "max_lr": 70.43, "idle": 18, "max_ftf": 32.01},
     },
 }
+Part = dict[str, dict[str, list[float]]]  # variant -> number -> by seed
 NUMBERS = ("makespan_h", "jct_h", "wait_h", "max_lr", "idle", "max_ftf", "decision_s")
-PRIORITIES = ("latency-ratio", "ftf", "las", "sjf", "srtf")
+PRIORITIES = ("lateness", "latency-ratio", "ftf", "las", "sjf", "srtf")
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ VARIANTS = {
     "sia, rounds only": Variant("sia", when=When.ROUNDS),
     "gavel, rounds only": Variant("gavel", when=When.ROUNDS),
     "hops, restarts ignored": Variant("hops", Sensing.THREE_LAYER, (("restart", False),)),
-    "hops, as in the paper": Variant("hops", Sensing.SERVERS, (("restart", False), ("power", 1.0))),
+    "hops, as in the paper": Variant(
+        "hops", Sensing.SERVERS, (("priority", "latency-ratio"), ("served", 0.0), ("restart", False))
+    ),
 }
 QUICK_VARIANTS = {name: VARIANTS[name] for name in ("hops", "sia", "gavel", "hops, knows types only")}
 THREE = ("hops", "sia", "gavel")
@@ -110,22 +114,22 @@ SENSED_JOBS, SENSED_PER_H = 150, 20.0  # of the part on sensing: half empty, so 
 SENSED_FACTOR = (0.75, 1.05)
 
 
-def reproduce(scale: Scale) -> Iterator[tuple[str, Any]]:
-    """(name of the part, its numbers), one after the other."""
+def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], Part]]]:
+    """(name of the part, what measures it), one after the other."""
     small_seeds = range(FIRST_SEED, FIRST_SEED + scale.small_seeds)
     large_seeds = range(FIRST_SEED, FIRST_SEED + scale.large_seeds)
     small = [(small_cluster(), workload(seed, 25, 10.0), seed) for seed in small_seeds]
-    yield "64 GPUs", _compare(VARIANTS if scale.priorities else QUICK_VARIANTS, small)
+    yield "64 GPUs", partial(compare, VARIANTS if scale.priorities else QUICK_VARIANTS, small)
     large = [(large_cluster(), workload(seed, scale.large_jobs, 100.0), seed) for seed in large_seeds]
-    yield "512 GPUs", _compare(_named(LARGE_VARIANTS if scale.priorities else THREE), large)
+    yield "512 GPUs", partial(compare, _named(LARGE_VARIANTS if scale.priorities else THREE), large)
     if scale.priorities:
         by_priority = {name: Variant("hops", Sensing.THREE_LAYER, (("priority", name),)) for name in scale.priorities}
-        yield "512 GPUs, priorities", _compare(by_priority, large[:1])
+        yield "512 GPUs, priorities", partial(compare, by_priority, large)
         sensed = [(large_cluster(), workload(seed, SENSED_JOBS, SENSED_PER_H), seed) for seed in large_seeds]
-        yield "512 GPUs, sensing", _compare(SENSING, sensed, SENSED_FACTOR)
+        yield "512 GPUs, sensing", partial(compare, SENSING, sensed, SENSED_FACTOR)
     for rate in scale.arrivals_per_h:
-        many = [(large_cluster(), workload(FIRST_SEED, scale.large_jobs, rate), FIRST_SEED)]
-        yield f"512 GPUs, {rate:g} jobs/h", _compare(_named(THREE), many)
+        many = [(large_cluster(), workload(seed, scale.large_jobs, rate), seed) for seed in large_seeds]
+        yield f"512 GPUs, {rate:g} jobs/h", partial(compare, _named(THREE), many)
 
 
 def parts(scale: Scale) -> int:
@@ -215,17 +219,13 @@ def _named(names: Sequence[str]) -> dict[str, Variant]:
     return {name: VARIANTS[name] for name in names}
 
 
-def _compare(
+def compare(
     variants: dict[str, Variant],
     instances: Sequence[tuple[Cluster, Trace, int]],
     server_factor: tuple[float, float] = SERVER_FACTOR,
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+) -> Part:
+    found: Part = {}
     for name, variant in variants.items():
         runs = [run_one(cluster, trace, variant, seed, server_factor) for cluster, trace, seed in instances]
-        found[name] = {number: _spread([run[number] for run in runs]) for number in NUMBERS}
+        found[name] = {number: [run[number] for run in runs] for number in NUMBERS}
     return found
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {"mean": float(np.mean(values)), "low": min(values), "high": max(values)}
