@@ -195,7 +195,7 @@ _ALL = (
     ),
     Policy(
         "hops",
-        "Jobs by latency ratio; each gets a concrete place, by a program that weighs their ratios and speeds.",
+        "Who is latest first; each gets a concrete place, by a program that weighs lateness and speeds.",
         "Hops (SoCC 2024)",
         Level.PLACEMENT,
         hops,

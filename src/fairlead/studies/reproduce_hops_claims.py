@@ -43,7 +43,7 @@ attained service ends sooner and has the longer JCT (see the table on priorities
     "max_ftf": f"what is most behind are jobs of a few minutes that start at once on slow GPUs; and {OUR_PACKING}",
     "idle": f"what Hops leaves are single GPUs beside gangs of 7 on servers of 8, while the narrowest job that waits wants more; and {OUR_PACKING}",
 }
-PAPER_LR = {"latency-ratio": 3.22, "las": 80.0, "sjf": 80.0, "srtf": 80.0}
+PAPER_LR = {"latency-ratio": "3.2", "las": "above 80", "sjf": "above 80", "srtf": "above 80"}
 WHY_LR = """\
 a ratio of 80 takes a job of minutes that waits for hours, and these orders put short or little served jobs first; how it came about in the
 paper we do not know."""
@@ -138,7 +138,7 @@ def _beside(name: str, key: str, ours: Mapping[str, Spread]) -> tuple[str, str, 
     if name.endswith("priorities") and key == "max_lr":
         smallest = min(ours, key=lambda variant: ours[variant]["mean"])
         verdict = verdicts.KEPT if smallest in ("latency-ratio", "lateness") else verdicts.MISSED
-        said = ", ".join(f"{variant} {PAPER_LR[variant]:g}" for variant in ours if variant in PAPER_LR)
+        said = ", ".join(f"{variant} {PAPER_LR[variant]}" for variant in ours if variant in PAPER_LR)
         return f"smallest by latency ratio ({said})", WHY_LR, verdict
     return "", "", ""
 
