@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from building import THREE, Scene, job, profile
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import InputError
-from fairlead.numerics.levels import Gangs, fill_water
+from fairlead.numerics.levels import Gangs, Weigh, fill_water
 from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
 from fairlead.policies.gavel import gavel
 from fairlead.policies.gavel_water import gavel_hierarchical, gavel_waterfill
@@ -176,8 +176,8 @@ def test_levels_are_those_of_the_slow_way(data: st.DataObject) -> None:
     assert (part.sum(axis=1) <= capacity * (1 + 1e-6)).all()
 
 
-def inherited(rate: FloatArray, capacity: FloatArray, tenant: IntArray, weight: FloatArray) -> FloatArray:
-    """Speeds by the slow way: all rise by their parts of their tenants' weights until one cannot; its part goes to others."""
+def inherited(rate: FloatArray, capacity: FloatArray, weigh: Weigh) -> FloatArray:
+    """Speeds by the slow way: all rise by their weights until one cannot; its part goes to others."""
     types, n = rate.shape
     floor, stopped = np.zeros(n), np.zeros(n, dtype=np.bool_)
 
@@ -198,7 +198,7 @@ def inherited(rate: FloatArray, capacity: FloatArray, tenant: IntArray, weight: 
         return -found.objective
 
     while not stopped.all():
-        rise = parts_of_tenants(stopped, tenant, weight)
+        rise = weigh(stopped)
         floor = floor + rise * furthest(rise)
         stopped |= np.array([furthest(np.eye(n)[g]) < 1e-6 for g in range(n)])
     return floor
@@ -207,6 +207,25 @@ def inherited(rate: FloatArray, capacity: FloatArray, tenant: IntArray, weight: 
 def parts_of_tenants(stopped: BoolArray, tenant: IntArray, weight: FloatArray) -> FloatArray:
     rising = np.bincount(tenant, ~stopped, len(weight))
     return np.where(stopped, 0.0, weight[tenant] / np.maximum(rising[tenant], 1.0))
+
+
+def first_of_tenants(stopped: BoolArray, tenant: IntArray, weight: FloatArray) -> FloatArray:
+    found = np.zeros(len(tenant))
+    for u in range(len(weight)):
+        rising = np.flatnonzero(~stopped & (tenant == u))
+        found[rising[:1]] = weight[u]
+    return found
+
+
+def check_heirs(rate: FloatArray, capacity: FloatArray, weigh: Weigh) -> None:
+    n = rate.shape[1]
+    gangs = Gangs(np.ones(n, dtype=np.bool_), rate, np.ones(n), np.ones(n), capacity)
+
+    part = fill_water(gangs, np.ones(n), weigh, inherit=True)
+
+    assert part is not None
+    assert (rate * part).sum(axis=0) == pytest.approx(inherited(rate, capacity, weigh), rel=1e-4, abs=1e-5)
+    assert (part.sum(axis=1) <= capacity * (1 + 1e-6)).all()
 
 
 @settings(max_examples=60)
@@ -220,13 +239,34 @@ def test_speeds_with_heirs_are_those_of_the_slow_way(data: st.DataObject) -> Non
     capacity = np.array([float(data.draw(st.integers(1, 3))) for _ in range(types)])
     tenant = np.array([data.draw(st.integers(0, 1)) for _ in range(n)])
     weight = np.array([1.0, data.draw(st.sampled_from((1.0, 2.5)))])
-    gangs = Gangs(np.ones(n, dtype=np.bool_), rate, np.ones(n), np.ones(n), capacity)
+    inside = data.draw(st.sampled_from((parts_of_tenants, first_of_tenants)))
 
-    part = fill_water(gangs, np.ones(n), lambda stopped: parts_of_tenants(stopped, tenant, weight), inherit=True)
+    check_heirs(rate, capacity, lambda stopped: inside(stopped, tenant, weight))
 
-    assert part is not None
-    assert (rate * part).sum(axis=0) == pytest.approx(inherited(rate, capacity, tenant, weight), rel=1e-4, abs=1e-5)
-    assert (part.sum(axis=1) <= capacity * (1 + 1e-6)).all()
+
+def test_floors_that_have_stopped_do_not_hide_who_is_held_down_next() -> None:
+    """The first and the last job are held down on the third type; what that floor costs is beyond all later prices."""
+    rate = np.array([[0.0, 0.0, 1.0, 0.3125], [0.4125, 1.0, 0.8, 0.0], [1.0, 1.0, 0.25, 1.0]])
+    tenant = np.array([1, 0, 0, 0])
+
+    check_heirs(rate, np.array([1.0, 2.0, 1.0]), lambda stopped: parts_of_tenants(stopped, tenant, np.ones(2)))
+
+
+@pytest.mark.parametrize(
+    ("rate", "capacity", "tenant"),
+    [
+        ([[1.0, 1.0, 0.25, 1.0, 1.0, 1.0], [0.625, 0.33, 1.0, 0.0, 0.0, 0.3125]], [2.0, 1.0], [1, 1, 0, 1, 1, 0]),
+        ([[0.66, 25 / 33, 1.0], [1.0, 1.0, 1.0]], [1.0, 1.0], [1, 1, 1]),
+    ],
+    ids=["one type", "two types"],
+)
+def test_whole_gangs_that_fill_a_type_to_the_last_gpu_leave_an_answer(
+    rate: list[list[float]], capacity: list[float], tenant: list[int]
+) -> None:
+    """There is next to nothing for the next in line, and the solver has to say so."""
+    weight, of = np.array([1.0, 2.5]), np.array(tenant)
+
+    check_heirs(np.array(rate), np.array(capacity), lambda stopped: first_of_tenants(stopped, of, weight))
 
 
 def test_hundreds_of_unlike_jobs_of_three_tenants_are_all_held_down_in_the_end() -> None:

@@ -93,6 +93,7 @@ def raise_level(
     step that leaves them is halved.
     """
     low, high, level = 0.0, np.inf, most if start is None else start
+    free = gangs.capacity > 0 if free is None else free
     for _ in range(MOST_STEPS):
         floor, growth = need(level)
         found = smallest_part(gangs, floor, free)
@@ -103,7 +104,8 @@ def raise_level(
             prices = _relative(found.floor_price), _relative(found.price * gangs.capacity)
             return Raised(level, floor, found.part, *(price * (theta > 1 - CLOSE) for price in prices))
         low, high = (level, high) if theta < 1 else (low, level)
-        slope = float(gangs.gpus @ (found.floor_price * growth)) / float(gangs.capacity.sum())
+        whole = float(np.where(free, found.price * gangs.capacity, 0.0).sum())  # what all free types cost
+        slope = float(gangs.gpus @ (found.floor_price * growth)) / max(whole, 1e-300)
         likely, level = level + (1 - theta) / max(slope, 1e-300), level / (BACK * theta)
         level = max(level, likely) if theta > 1 else likely
         if not low < level < min(high, most):
@@ -111,13 +113,12 @@ def raise_level(
     return None
 
 
-def smallest_part(gangs: Gangs, floor: FloatArray, free: BoolArray | None = None) -> Division | None:
+def smallest_part(gangs: Gangs, floor: FloatArray, free: BoolArray) -> Division | None:
     """The smallest part of every free type, as the level of the division, with which all have their floors.
 
     Who need not run has no choice, nor who must be at full speed and is so on one type only: it would leave the method no
     room inside. They are left out of the program.
     """
-    free = gangs.capacity > 0 if free is None else free
     floor = floor * (1 - SLACK)
     fast = gangs.rate >= 1 - USED_UP  # t,g
     full = (floor >= 1 - USED_UP) & (np.count_nonzero(fast, axis=0) == 1)
@@ -128,7 +129,8 @@ def smallest_part(gangs: Gangs, floor: FloatArray, free: BoolArray | None = None
         level = float((used[free] / gangs.capacity[free]).max(initial=0.0))
         return Division(part, level, np.zeros_like(gangs.capacity), price, 0)
     rate, gpus = gangs.rate[:, open_], gangs.gpus[open_]
-    fixed, scaled = np.where(free, 0.0, gangs.capacity) - used, np.where(free, gangs.capacity, 0.0)
+    # A level is found to within CLOSE: what its floors take of types that have run out since may be more by as much.
+    fixed, scaled = np.where(free, 0.0, gangs.capacity * (1 + SLACK)) - used, np.where(free, gangs.capacity, 0.0)
     none, no_rise = np.zeros_like(rate), np.zeros_like(gpus)
     found = solve_division(Program(rate, gpus, fixed, floor[open_], no_rise, scaled, none, -1.0))
     if found is None:
@@ -195,8 +197,10 @@ def fill_water(gangs: Gangs, unit: FloatArray, weigh: Weigh, *, inherit: bool = 
             return None
         part, floor = raised.part, raised.floor
         before = np.count_nonzero(stopped), np.count_nonzero(free)
-        stopped |= (raised.price > BINDS) | (floor >= (1 - USED_UP) * top)
-        free &= raised.type_price <= BINDS
+        # Floors of those that have stopped, and types that have run out, can be dearer than all others by any factor.
+        binds = _relative(np.where(stopped, 0.0, raised.price)) > BINDS
+        free &= _relative(np.where(free, raised.type_price, 0.0)) <= BINDS
+        stopped |= binds | (floor >= (1 - USED_UP) * top)
         if before == (np.count_nonzero(stopped), np.count_nonzero(free)):
             break  # nothing but noise is left
     return part
