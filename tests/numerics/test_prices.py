@@ -119,6 +119,19 @@ def test_what_is_found_where_much_is_tied_is_the_largest_total(p: Problem) -> No
         assert p.total(part) == pytest.approx(plain_total(p), rel=1e-6)
 
 
+def test_a_program_without_room_inside_runs_out_of_numbers_in_silence() -> None:
+    """Warnings are errors here."""
+    rate = np.array([[0.25, 0.33], [0.33, 0.5], [0.0, 1.0], [1.0, 0.25]])
+    gpus, capacity, value = np.array([1.0, 4.0]), np.array([3.0, 1.0, 1.0, 8.0]), np.array([1.0, 0.5])
+    gangs = Gangs(np.ones(2, np.bool_), rate, gpus, np.ones(2), capacity)
+
+    both = raise_in_step_then_total(gangs, 1.0 / value, value)
+
+    assert both is not None
+    held = Problem(rate, gpus, capacity, both[0] / value * (1 - 1e-6), value)
+    assert held.total(both[1]) == pytest.approx(plain_total(held), rel=1e-5)
+
+
 def test_floors_that_cannot_be_met_have_no_total() -> None:
     one = Problem(np.ones((1, 2)), np.ones(2), np.ones(1), np.full(2, 0.6), np.ones(2))
 

@@ -73,6 +73,12 @@ def solve_division(program: Program) -> Division | None:
         program.gain / unit,
         program.level,
     )
+    # A program without room inside may run out of numbers: its error is then no number, and the best point counts.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _best_point(q, likely, unit)
+
+
+def _best_point(q: Program, likely: float, unit: float) -> Division | None:
     point = _Point(q)
     best, least = None, np.inf
     for step in range(MOST_STEPS):
