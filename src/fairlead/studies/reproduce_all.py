@@ -128,17 +128,13 @@ def label(name: str, scale: Any) -> str:
 
 
 def _measured(name: str, scale: Any, kept: Mapping[str, Any], table: Profile | None = None) -> Iterator[Measured]:
-    """Parts that are not kept yet.
-
-    A study gives a part as a function that measures it, or as its numbers; the latter are measured once more, kept or not.
-    """
+    """Parts that are not kept yet; a study gives each with the function that measures it."""
     experiment, _ = STUDIES[name]
-    cpu_s, wall_s = time.process_time(), time.monotonic()
-    for part, given in experiment.reproduce(scale, table) if table else experiment.reproduce(scale):
+    for part, measure in experiment.reproduce(scale, table) if table else experiment.reproduce(scale):
         if part not in kept:
-            numbers = given() if callable(given) else given
+            cpu_s, wall_s = time.process_time(), time.monotonic()
+            numbers = measure()
             yield Measured(part, numbers, time.process_time() - cpu_s, time.monotonic() - wall_s)
-        cpu_s, wall_s = time.process_time(), time.monotonic()
 
 
 def _costs(name: str, scale: Any) -> list[float]:
