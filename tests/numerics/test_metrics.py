@@ -44,6 +44,10 @@ def test_the_share_at_most_counts_the_bound_itself() -> None:
     assert share_at_most(np.array([0.5, 1.0, 1.5, 2.0]), 1.0) == 0.5
 
 
+def test_the_share_at_most_does_not_see_rounding() -> None:
+    assert share_at_most(np.array([1.0 + 2e-16, 1.0 + 1e-12, 1.0 + 1e-6, 2.0]), 1.0) == 0.5
+
+
 @pytest.mark.parametrize(("values", "index"), [([3.0, 3.0, 3.0], 1.0), ([1.0, 0.0, 0.0, 0.0], 0.25), ([1.0, 3.0], 0.8)])
 def test_jain_by_hand(values: list[float], index: float) -> None:
     assert jain(np.array(values)) == pytest.approx(index)

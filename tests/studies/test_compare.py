@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.studies.comparison.table import METRICS, best_of
+from fairlead.studies.comparison.table import METRICS, best_of, rows_of
 from fairlead.studies.comparison.workers import _Worker
 
 BASE = ["compare", "--cluster", "v100:4,k80:4", "--generate", "durations=gavel,load=1.2,tenants=2", "--jobs", "12"]
@@ -236,6 +237,42 @@ def test_csv_holds_a_line_per_run_and_the_tenants_beside(capsys: pytest.CaptureF
     assert rows[2]["failed"] == "its process died (exit code 7)"
     tenants = Path(found["files"]["tenants"]).read_text(encoding="utf-8").splitlines()
     assert {row["tenant"] for row in csv.DictReader(tenants[1:])} == {"tenant-1", "tenant-2"}
+
+
+def records_of(policy: str, values: list[float], **more: int) -> list[dict[str, Any]]:
+    """One record per seed in which every metric is the same number."""
+    records: list[dict[str, Any]] = []
+    for seed, value in enumerate(values):
+        record: dict[str, Any] = {"policy": policy, "load": None, "seed": seed}
+        for metric in METRICS:
+            inside = record
+            for key in metric.path[:-1]:
+                inside = inside.setdefault(key, {})
+            inside[metric.path[-1]] = value
+        record["summary"] |= {"jobs_finished": 60, "jobs_total": 60} | more
+        records.append(record)
+    return records
+
+
+def test_a_mean_lies_between_the_least_and_the_most_and_rounding_is_no_spread() -> None:
+    value = 2.2
+    assert np.full(6, value).mean() < value  # what makes it necessary
+
+    (row,) = rows_of(["fifo"], [None], records_of("fifo", [value] * 6), [])
+
+    cell = row["metrics"]["ftf_max"]
+    assert (cell["low"], cell["mean"], cell["high"], cell["sd"]) == (value, value, value, 0.0)
+
+
+def test_the_answer_is_printed_even_where_drawing_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file, where a folder is wanted", encoding="utf-8")
+    args = ["--policies", "fifo", "--state", str(tmp_path / "state"), "--figures", str(tmp_path / "taken")]
+
+    assert call(*BASE, *args, "-o", "json") == 2
+
+    said = capsys.readouterr()
+    assert json.loads(said.out)["rows"][0]["policy"] == "fifo"
+    assert "cannot write figures here" in said.err
 
 
 def test_best_must_beat_every_other_one_seed_by_seed() -> None:

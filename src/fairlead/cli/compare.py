@@ -105,13 +105,16 @@ def compare(
         skip_impossible=rules.skip_impossible,
     )
     found = run(request, running)
-    written = write_out(found, wanted, shown_h)
-    if output is Format.json:
-        print_json({**found.answer, "files": written})
-    else:
-        print_comparison(found.answer)
-        for what, path in written.items():
-            print(f"{what}: {path}")
+    written: dict[str, str] = {}
+    try:
+        write_out(found, wanted, written, shown_h)
+    finally:  # whatever becomes of the files, the answer is told
+        if output is Format.json:
+            print_json({**found.answer, "files": written})
+        else:
+            print_comparison(found.answer)
+            for what, path in written.items():
+                print(f"{what}: {path}")
 
 
 def workload_of(
@@ -142,9 +145,10 @@ def run(request: Request, running: Running) -> Comparison:
             ) from None
 
 
-def write_out(found: Comparison, wanted: Wanted, shown_h: tuple[float, float] | None = None) -> dict[str, str]:
-    """Path by what it is."""
-    written: dict[str, str] = {}
+def write_out(
+    found: Comparison, wanted: Wanted, written: dict[str, str], shown_h: tuple[float, float] | None = None
+) -> None:
+    """Notes each path in `written` by what it is, as soon as it is there."""
     if wanted.csv:
         from fairlead.studies.comparison.table import write_csv
 
@@ -158,7 +162,6 @@ def write_out(found: Comparison, wanted: Wanted, shown_h: tuple[float, float] | 
         from fairlead.studies.report.figures import draw_all
 
         written["figures"] = f"{wanted.figures} ({len(draw_all(found, wanted.figures, shown_h))} files)"
-    return written
 
 
 def executor_of(name: str, workers: int, address: str | None) -> Executor:

@@ -25,7 +25,8 @@ def demo(
 
     with steps("policies") as tell:
         found = compare(demo_request(seed), lambda cases: run_here(cases, workers or os.cpu_count() or 1), tell=tell)
-    written = write_out(found, Wanted(report=report))
+    written: dict[str, str] = {}
+    write_out(found, Wanted(report=report), written)
     if output is Format.json:
         print_json({**found.answer, "files": written})
         return

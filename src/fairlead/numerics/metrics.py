@@ -10,6 +10,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 
 Statistic = float | None  # None where nothing can be said, never NaN
+SAME = 1e-9  # relative: values that differ by rounding only
 
 
 def spread_of(values: FloatArray, *names: str) -> dict[str, Statistic]:
@@ -38,7 +39,8 @@ def _percentile(values: FloatArray, percent: float) -> float:
 
 
 def share_at_most(values: FloatArray, bound: float) -> Statistic:
-    return float((values <= bound).mean()) if len(values) else None
+    """What lies above the bound by rounding alone is at it."""
+    return float((values <= bound * (1 + SAME)).mean()) if len(values) else None
 
 
 def recent(end_s: FloatArray, values: FloatArray, window_s: float) -> dict[str, Statistic]:

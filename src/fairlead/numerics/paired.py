@@ -7,12 +7,12 @@ from itertools import product
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
+from fairlead.numerics.metrics import SAME
 from fairlead.numerics.random import stream
 
 ALPHA = 0.05
 EXACT_UP_TO = 14  # pairs: 16,384 sign patterns
 DRAWS = 20_000
-SAME = 1e-9  # relative: sums that differ by rounding only
 
 
 def sign_flip_p(difference: FloatArray) -> float:

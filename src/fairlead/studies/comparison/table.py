@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.numerics.metrics import SAME
 from fairlead.numerics.paired import ALPHA, sign_flip_p
 from fairlead.traces.files import create_text
 
@@ -174,11 +175,14 @@ def _spread(values: Iterable[float | None], policy: str, best: tuple[str, float]
     if not len(known):
         return {"mean": None, "sd": None, "low": None, "high": None, "best": False, "p": None}
     mine = best is not None and best[0] == policy
+    low, high = float(known.min()), float(known.max())
+    mean = min(max(float(known.mean()), low), high)  # the mean of equal values can round to beside them
+    sd = float(known.std(ddof=1)) if len(known) > 1 else None
     return {
-        "mean": float(known.mean()),
-        "sd": float(known.std(ddof=1)) if len(known) > 1 else None,
-        "low": float(known.min()),
-        "high": float(known.max()),
+        "mean": mean,
+        "sd": 0.0 if sd is not None and sd < SAME * abs(mean) else sd,
+        "low": low,
+        "high": high,
         "best": mine,
         "p": best[1] if mine and best is not None else None,
     }
