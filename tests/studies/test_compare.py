@@ -185,6 +185,20 @@ def test_a_policy_of_ones_own_that_changes_is_run_again(capsys: pytest.CaptureFi
     assert (again["runs_found_done"], other["runs_found_done"]) == (1, 0)
 
 
+def test_a_module_beside_a_policy_can_be_imported_and_is_part_of_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def done(helper: str) -> int:
+        (tmp_path / "its_helper.py").write_text(helper, encoding="utf-8")
+        return int(run(capsys, "--policies", mine, "--state", str(tmp_path / "state"))["runs_found_done"])
+
+    mine = own_policy(tmp_path, "mine", "assert LIMIT")
+    path = tmp_path / "mine.py"
+    path.write_text("from its_helper import LIMIT\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+
+    assert [done("LIMIT = 1"), done("LIMIT = 1"), done("LIMIT = 2")] == [0, 1, 0]
+
+
 def test_a_seed_that_changes_nothing_is_no_further_observation(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -18,6 +20,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.words import did_you_mean
 from fairlead.policies import REGISTRY, find_policy
 from fairlead.policies.policy import Policy
+from fairlead.studies.beside import Beside, brought_in, importable_from, importable_sources
 
 GROUP = "fairlead.policies"  # of entry points
 
@@ -28,16 +31,17 @@ class PolicyRef:
 
     text: str  # as the user wrote it
     source: str = ""  # of the file, where it is one
+    beside: tuple[Beside, ...] = ()  # the user's other modules that the file imports
 
     def load(self) -> Policy:
         if self.source:
-            return _from_source(self.source, self.text)
+            return _from_source(self)
         known = _installed()
         return known[self.text].load_checked() if self.text in known else find_policy(self.text)
 
 
 def refer(text: str) -> PolicyRef:
-    """Reads the file now, so that a run means what the file said when it was asked for."""
+    """Reads the file and what it imports now, so that a run means what they said when it was asked for."""
     path, _ = _split(text)
     if path is None:
         if text not in REGISTRY and text not in _installed():
@@ -47,9 +51,12 @@ def refer(text: str) -> PolicyRef:
             )
         return PolicyRef(text)
     try:
-        return PolicyRef(text, path.read_text(encoding="utf-8"))
+        source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {getattr(error, 'strerror', error)}", path=str(path)) from None
+    with _saying_where(path), importable_from(path.parent) as new:
+        _run(source, text)
+        return PolicyRef(text, source, brought_in(new()))
 
 
 def load_policy(text: str) -> Policy:
@@ -87,18 +94,10 @@ def _split(text: str) -> tuple[Path | None, str]:
 
 
 @cache
-def _from_source(source: str, text: str) -> Policy:
-    path, name = _split(text)
-    module = ModuleType(f"fairlead_own_policy_{hashlib.sha256((text + source).encode()).hexdigest()[:12]}")
-    module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # dataclasses look their module up
-    try:
-        exec(compile(source, str(path), "exec"), module.__dict__)
-    except Exception as error:
-        line = next(
-            (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), None
-        )
-        raise InputError(f"is no policy: {_said(error)}", path=str(path), line=line) from error
+def _from_source(ref: PolicyRef) -> Policy:
+    path, name = _split(ref.text)
+    with _saying_where(path), importable_sources(ref.beside):
+        module = _run(ref.source, ref.text)
     found = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
     if not name and len(found) == 1:
         return next(iter(found.values()))
@@ -106,6 +105,26 @@ def _from_source(source: str, text: str) -> Policy:
         have = ", ".join(found) or "none"
         raise InputError(f'has no "{name}"; wanted FILE.py:NAME of a Policy (policies in it: {have})', path=str(path))
     return _checked(vars(module)[name], f'{path}: "{name}"')
+
+
+def _run(source: str, text: str) -> ModuleType:
+    path, _ = _split(text)
+    module = ModuleType(f"fairlead_own_policy_{hashlib.sha256((text + source).encode()).hexdigest()[:12]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    exec(compile(source, str(path), "exec"), module.__dict__)
+    return module
+
+
+@contextmanager
+def _saying_where(path: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        line = next(
+            (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), None
+        )
+        raise InputError(f"is no policy: {_said(error)}", path=str(path), line=line) from error
 
 
 def _checked(found: object, where: str) -> Policy:

@@ -124,7 +124,7 @@ def common_digest(setup: Setup) -> str:
 
 
 def _policy_digest(policy: PolicyRef) -> str:
-    return hashlib.sha256(repr((policy.text, policy.source)).encode()).hexdigest()
+    return hashlib.sha256(repr((policy.text, policy.source, policy.beside)).encode()).hexdigest()
 
 
 def _cluster_parts(cluster: Cluster) -> list[Any]:
