@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.numerics.paired import ALPHA, fewest_pairs, sign_flip_p
+from fairlead.numerics.paired import ALPHA, distinct_pairs, fewest_pairs, sign_flip_p
 
 
 def test_differences_of_one_sign_are_as_unlikely_as_two_patterns_of_all() -> None:
@@ -41,6 +41,14 @@ def test_many_pairs_are_sampled_and_say_much_the_same() -> None:
 
     assert sign_flip_p(difference) == pytest.approx(exact, abs=0.01)
     assert sign_flip_p(difference) == sign_flip_p(difference)
+
+
+def test_a_pair_that_comes_out_again_is_no_further_observation() -> None:
+    first = np.array([1.0, 1.0, 1.0, 1.0 + 1e-15, 2.0, 1.0, 0.0, 0.0])
+    second = np.array([3.0, 3.0, 4.0, 3.0, 4.0, 3.0, 1.0, 1.0])  # a difference of 2 twice, from unlike pairs
+
+    assert distinct_pairs(first, second).tolist() == [0, 2, 4, 6]
+    assert distinct_pairs(np.empty(0), np.empty(0)).tolist() == []
 
 
 def test_the_fewest_pairs_are_just_enough() -> None:

@@ -289,6 +289,60 @@ def test_the_answer_is_printed_even_where_drawing_fails(capsys: pytest.CaptureFi
     assert "cannot write figures here" in said.err
 
 
+def test_who_leaves_jobs_unfinished_is_never_best_and_does_not_keep_others_from_it() -> None:
+    slow, fast, lazy = ([first + seed for seed in range(6)] for first in (3.0, 2.0, 1.0))
+    others = [*records_of("slow", slow), *records_of("fast", fast)]
+    left_some = records_of("lazy", lazy, jobs_finished=57)
+    once = [*left_some[:1], *records_of("lazy", lazy)[1:]]
+
+    def best(records: list[dict[str, Any]]) -> list[str]:
+        rows = rows_of(["slow", "fast", "lazy"], [None], records, [])
+        return [row["policy"] for row in rows if row["metrics"]["jct_mean"]["best"]]
+
+    assert best([*others, *records_of("lazy", lazy)]) == ["lazy"]
+    assert best([*others, *left_some]) == ["fast"]
+    assert best([*others, *once]) == []
+    all_at_once = [
+        *records_of("slow", [*slow, 9.0]),
+        *records_of("fast", [*fast, 8.0]),
+        *records_of("lazy", [*lazy, 7.0]),
+    ]
+    for record in all_at_once:
+        if record["seed"] == 6:
+            record["summary"]["jobs_finished"] = 1
+    assert best(all_at_once) == []
+
+
+def test_jobs_that_never_finish_are_told_in_the_table_the_page_the_csv_and_the_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lazy = own_policy(tmp_path, "lazy")
+    text = (tmp_path / "lazy.py").read_text(encoding="utf-8")
+    text = text.replace("free[t] >= view.width[j]", "free[t] >= 1 == view.width[j]")  # wider jobs never run
+    (tmp_path / "lazy.py").write_text(text, encoding="utf-8")
+    rows = "".join(f"j{i},u,resnet50,{i * 100},{2 if i < 3 else 1},{30000 + i}\n" for i in range(8))
+    (tmp_path / "jobs.csv").write_text("id,tenant,model,arrival_s,gpus,steps\n" + rows, encoding="utf-8")
+    args = ["compare", "--cluster", "v100:2,k80:2", "--trace", str(tmp_path / "jobs.csv")]
+    args += ["--policies", f"fifo,{lazy}", "--state", str(tmp_path / "state")]
+
+    assert call(*args, "--report", str(tmp_path / "page.html"), "--csv", str(tmp_path / "runs.csv")) == 0
+    table = capsys.readouterr().out
+    assert call(*args, "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert "lazy (3 of 8 jobs never finished)" in table
+    assert "never marked best" in table
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "3 of 8 jobs never finished</span>" in page
+    assert [(row["jobs_finished"], row["jobs_total"]) for row in found["rows"]] == [(8, 8), (5, 8)]
+    lines = list(csv.DictReader((tmp_path / "runs.csv").read_text(encoding="utf-8").splitlines()[1:]))
+    assert [(line["jobs_finished"], line["jobs_total"]) for line in lines] == [("8", "8"), ("5", "8")]
+
+    where = ["--cluster", "v100:2,k80:2", "--trace", str(tmp_path / "jobs.csv")]
+    assert call("simulate", *where, "--policy", lazy) == 0
+    assert "3 of 8 jobs: what follows is of the 5 that finished" in capsys.readouterr().out
+
+
 def test_best_must_beat_every_other_one_seed_by_seed() -> None:
     def column(first: float, *more: float) -> dict[int, float | None]:
         return {s: first + s + (more[s] if s < len(more) else 0.0) for s in range(6)}
@@ -304,15 +358,30 @@ def test_best_must_beat_every_other_one_seed_by_seed() -> None:
     assert best_of({"a": {0: 1.0}, "b": {0: 9.0}}, "lower") is None
 
 
+def test_seeds_that_no_policy_looks_at_mark_no_best(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Tenants are drawn by seed; neither policy asks whose a job is, so that six seeds are one run six times."""
+    rows = "".join(f"j{i},resnet50,{i * 100},1,{30000 + 9000 * (i % 5)}\n" for i in range(12))
+    (tmp_path / "jobs.csv").write_text("id,model,arrival_s,gpus,steps\n" + rows, encoding="utf-8")
+    args = ["compare", "--cluster", "v100:2,k80:2", "--trace", str(tmp_path / "jobs.csv"), "--tenants", "3"]
+
+    assert call(*args, "--policies", "fifo,srtf", "--seeds", "0..5", "--state", str(tmp_path / "s"), "-o", "json") == 0
+
+    found = json.loads(capsys.readouterr().out)
+    cells = [row["metrics"]["jct_mean"] for row in found["rows"]]
+    assert [row["runs"] for row in found["rows"]] == [6, 6]
+    assert cells[0]["mean"] != cells[1]["mean"]
+    assert not any(cell["best"] for row in found["rows"] for cell in row["metrics"].values())
+
+
 def test_who_failed_at_heavy_seeds_is_not_best() -> None:
-    heavy = {s: 1.0 if s < 8 else 100.0 for s in range(12)}
+    heavy = {s: s + (1.0 if s < 8 else 100.0) for s in range(12)}
     known: dict[str, dict[int, float | None]] = {
         "steady": {**heavy},
         "fragile": {s: (v + 0.5 if s < 8 else None) for s, v in heavy.items()},
     }
 
     assert best_of(known, "lower") == ("steady", 2 / 2**8)  # over all seeds its mean is far worse
-    known["fragile"] = {s: 0.5 if s < 8 else None for s in heavy}
+    known["fragile"] = {s: v - 0.5 if s < 8 else None for s, v in heavy.items()}
     assert best_of(known, "lower") is None
     known["broken"] = dict.fromkeys(heavy)
     assert best_of(known, "higher") == ("steady", 2 / 2**8)

@@ -245,7 +245,7 @@ def spec_of(text: str) -> Generated:
 
 def print_comparison(answer: dict[str, Any]) -> None:
     """One table per load, then failures, who knew what, and what was assumed."""
-    from fairlead.studies.comparison.words import title_of
+    from fairlead.studies.comparison.words import NOT_RANKED, title_of, unfinished_of
 
     seeds = max((row["runs"] for row in answer["rows"]), default=0)
     for load in answer["loads"]:
@@ -253,6 +253,8 @@ def print_comparison(answer: dict[str, Any]) -> None:
         if answer["workload"]["tenants"] > 1:
             _print_tenants(answer, load)
     print(_footnote(answer["rows"], seeds))
+    if any(map(unfinished_of, answer["rows"])):
+        print(NOT_RANKED)
     for failure in answer["failures"]:
         at = "" if failure["load"] is None else f", load {failure['load']:g}"
         print(f"FAILED {failure['policy']} (seed {failure['seed']}{at}): {failure['reason']}")
@@ -265,10 +267,14 @@ def print_comparison(answer: dict[str, Any]) -> None:
 
 
 def _table(answer: dict[str, Any], load: float | None) -> tuple[list[str], list[list[str]]]:
+    from fairlead.studies.comparison.words import unfinished_of
+
     shown = answer["metrics"]
     rows = [
         [
-            row["policy"] if not row["failed"] else f"{row['policy']} ({len(row['failed'])} failed)",
+            row["policy"]
+            + (f" ({len(row['failed'])} failed)" if row["failed"] else "")
+            + (f" ({unfinished_of(row)})" if unfinished_of(row) else ""),
             *(cell_of(row["metrics"][m["name"]], m["unit"]) for m in shown),
         ]
         for row in answer["rows"]

@@ -74,6 +74,10 @@ def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:
         return
     tenants = summary.pop("tenants")
     rows = [[_label(name), text] for name, value in summary.items() for text in [_text(name, value)] if text]
+    left = summary["jobs_total"] - summary["jobs_finished"]
+    if left:
+        said = f"{left:,} of {summary['jobs_total']:,} jobs: what follows is of the {summary['jobs_finished']:,} that finished"
+        rows.insert(list(summary).index("jobs_finished") + 1, ["never finished", said])
     print_table(f"{setup.policy.name} on {setup.trace.name}", ["what", "value"], rows)
     if len(tenants) > 1:
         _print_tenants(tenants)

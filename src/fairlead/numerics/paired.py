@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.metrics import SAME
 from fairlead.numerics.random import stream
 
@@ -31,6 +31,21 @@ def sign_flip_p(difference: FloatArray) -> float:
         return float((np.abs(patterns @ d) >= seen).mean())
     patterns = stream(0, "sign flips").choice((1.0, -1.0), (DRAWS, len(d)))
     return float((1 + (np.abs(patterns @ d) >= seen).sum()) / (1 + DRAWS))
+
+
+def distinct_pairs(first: FloatArray, second: FloatArray) -> IntArray:
+    """Positions of pairs that do not repeat an earlier one: what comes out twice the same was observed once.
+
+    A seed may draw what neither of the two looks at, such as whose job it is. Its outcomes then are copies, and six copies
+    would pass for six observations. Pairs whose numbers differ by rounding only are the same.
+    """
+    kept: list[int] = []
+    for i in range(len(first)):
+        same = np.abs(first[kept] - first[i]) <= SAME * abs(first[i])
+        same &= np.abs(second[kept] - second[i]) <= SAME * abs(second[i])
+        if not same.any():
+            kept.append(i)
+    return np.array(kept, dtype=np.int64)
 
 
 def fewest_pairs(alpha: float = ALPHA) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.numerics.metrics import SAME
-from fairlead.numerics.paired import ALPHA, sign_flip_p
+from fairlead.numerics.paired import ALPHA, distinct_pairs, sign_flip_p
 from fairlead.traces.files import create_text
 
 CSV_KIND = "compare-runs/1"
@@ -63,7 +63,8 @@ def rows_of(
             metric.name: {p: {seed: value_of(r, metric) for seed, r in runs[p].items()} for p in policies}
             for metric in METRICS
         }
-        best = {metric.name: best_of(columns[metric.name], metric.better) for metric in METRICS if metric.better}
+        whole = {p: {seed: is_whole(r) for seed, r in runs[p].items()} for p in policies}
+        best = {m.name: _best_of_whole(columns[m.name], whole, m.better) for m in METRICS if m.better}
         for policy in policies:
             failed = [
                 {"seed": f["seed"], "reason": f["reason"]}
@@ -74,10 +75,34 @@ def rows_of(
                 metric.name: _spread(columns[metric.name][policy].values(), policy, best.get(metric.name))
                 for metric in METRICS
             }
+            jobs = {
+                key: sum(r["summary"][key] for r in runs[policy].values()) for key in ("jobs_finished", "jobs_total")
+            }
             rows.append(
-                {"policy": policy, "load": load, "runs": len(runs[policy]), "failed": failed, "metrics": numbers}
+                {
+                    "policy": policy,
+                    "load": load,
+                    "runs": len(runs[policy]),
+                    **jobs,
+                    "failed": failed,
+                    "metrics": numbers,
+                }
             )
     return rows
+
+
+def is_whole(record: dict[str, Any]) -> bool:
+    """Whether every job of the run finished. Means are over finished jobs: who never runs some looks fast."""
+    return bool(record["summary"]["jobs_finished"] >= record["summary"]["jobs_total"])
+
+
+def _best_of_whole(
+    values: dict[str, dict[int, float | None]], whole: dict[str, dict[int, bool]], better: str
+) -> tuple[str, float] | None:
+    """`best_of`, where a run that left jobs unfinished counts as failed, and who has such a run is never best."""
+    counted = {p: {s: v if whole[p][s] else None for s, v in column.items()} for p, column in values.items()}
+    best = best_of(counted, better)
+    return best if best is not None and all(whole[best[0]].values()) else None
 
 
 def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[str, float] | None:
@@ -85,7 +110,7 @@ def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[st
 
     Only seeds that all of them finished count, and who failed at a seed that another finished is never best: it may have
     failed where the work was heavy. The best has the best mean there, and against every other policy the paired sign-flip
-    test must say p < ALPHA; p is the largest of them. "Better than all" is false as soon as one of its parts is, so
+    test on distinct pairs of outcomes must say p < ALPHA; p is the largest of them. "Better than all" is false as soon as one of its parts is, so
     the parts need no correction for their number. A policy that finished no seed is not ranked.
     """
     sign = 1.0 if better == "lower" else -1.0
@@ -98,7 +123,7 @@ def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[st
     first = min(ranked, key=lambda p: float(table[p].mean()))  # of equals the first, which then beats nobody
     if any(known[p].keys() - known[first].keys() for p in ranked):
         return None
-    differences = [table[first] - table[p] for p in ranked if p != first]
+    differences = [(table[first] - table[p])[distinct_pairs(table[first], table[p])] for p in ranked if p != first]
     if any(difference.mean() >= 0 for difference in differences):
         return None
     worst = max(sign_flip_p(difference) for difference in differences)
@@ -143,15 +168,17 @@ def by_tenant(answer: dict[str, Any], load: float | None) -> tuple[list[str], di
 
 def write_csv(answer: dict[str, Any], path: str) -> str:
     """One line per run, failed ones with their reason; tenants beside it, in the file whose name is returned."""
+    counts = ("jobs_finished", "jobs_total")
     with create_text(path) as file:
         file.write(f"# fairlead: {CSV_KIND}\n")
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["policy", "load", "seed", *(_column(m) for m in METRICS), "failed"])
+        lines.writerow(["policy", "load", "seed", *(_column(m) for m in METRICS), *counts, "failed"])
         for run in answer["runs"]:
-            numbers = [value_of(run, metric) for metric in METRICS]
+            numbers = [*(value_of(run, metric) for metric in METRICS), *(run["summary"][key] for key in counts)]
             lines.writerow([run["policy"], _text(run["load"]), run["seed"], *map(_text, numbers), ""])
         for run in answer["failures"]:
-            lines.writerow([run["policy"], _text(run["load"]), run["seed"], *[""] * len(METRICS), run["reason"]])
+            nothing = [""] * (len(METRICS) + len(counts))
+            lines.writerow([run["policy"], _text(run["load"]), run["seed"], *nothing, run["reason"]])
     beside = f"{path.removesuffix('.csv')}.tenants.csv"
     with create_text(beside) as file:
         file.write(f"# fairlead: {TENANTS_KIND}\n")

@@ -6,6 +6,11 @@ from typing import Any
 
 from fairlead.model.units import format_duration, format_number
 
+NOT_RANKED = (
+    "Means are of the jobs that finished. A policy that leaves jobs unfinished is never marked best, and a run of it "
+    "that does is not ranked against the others."
+)
+
 
 def title_of(answer: dict[str, Any], load: float | None = None) -> str:
     """What was compared on what: `week12: 1,200 jobs of 4 tenants on 8 a100, 16 v100, load 0.8`."""
@@ -17,6 +22,12 @@ def title_of(answer: dict[str, Any], load: float | None = None) -> str:
 
 def gpus_of(answer: dict[str, Any]) -> str:
     return ", ".join(f"{count} {label}" for label, count in answer["cluster"]["gpus"].items())
+
+
+def unfinished_of(row: dict[str, Any]) -> str:
+    """`3 of 60 jobs never finished`, over all runs of a row; empty where all did."""
+    left = row["jobs_total"] - row["jobs_finished"]
+    return f"{left:,} of {row['jobs_total']:,} jobs never finished" if left else ""
 
 
 def value_text(value: float, unit: str, digits: int = 3) -> str:

@@ -43,6 +43,7 @@ class Point:
     policy: str
     x: tuple[float, float, float]
     y: tuple[float, float, float]
+    whole: bool  # every job finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +105,15 @@ def frontier(found: Comparison, load: float | None) -> list[Point]:
         jct, ftf = row["metrics"]["jct_mean"], row["metrics"]["ftf_max"]
         if row["load"] == load and jct["mean"] is not None and ftf["mean"] is not None:
             x = tuple(jct[key] / 3600 for key in ("mean", "low", "high"))
-            points.append(Point(row["policy"], x, tuple(ftf[key] for key in ("mean", "low", "high"))))
+            y = tuple(ftf[key] for key in ("mean", "low", "high"))
+            points.append(Point(row["policy"], x, y, row["jobs_finished"] == row["jobs_total"]))
     return points
 
 
 def undominated(points: Sequence[Point]) -> list[Point]:
-    """Those that no other one beats in both means, by JCT."""
+    """Those that no other one beats in both means, by JCT, among policies that left no job unfinished."""
     best: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.x[0], p.y[0])):
+    for point in sorted((p for p in points if p.whole), key=lambda p: (p.x[0], p.y[0])):
         if not best or point.y[0] < best[-1].y[0]:
             best.append(point)
     return best

@@ -10,7 +10,7 @@ from fairlead.model.units import format_duration, format_number
 from fairlead.numerics.paired import ALPHA, fewest_pairs
 from fairlead.studies.comparison.compare import Comparison
 from fairlead.studies.comparison.table import by_tenant
-from fairlead.studies.comparison.words import gpus_of, title_of, value_text
+from fairlead.studies.comparison.words import NOT_RANKED, gpus_of, title_of, unfinished_of, value_text
 from fairlead.studies.report import charts, data
 from fairlead.studies.report.style import style_of
 from fairlead.traces.files import create_text
@@ -39,6 +39,8 @@ def render(found: Comparison, window_h: tuple[float, float] | None = None) -> st
         loads=[{"value": load, "label": _load_text(load)} for load in answer["loads"]],
         colour={policy["name"]: style_of(policy["name"]).colour for policy in answer["policies"]},
         cell=_cell,
+        unfinished=unfinished_of,
+        not_ranked=NOT_RANKED if any(map(unfinished_of, answer["rows"])) else "",
         seeds=max((row["runs"] for row in answer["rows"]), default=0),
         fewest=fewest_pairs(),
         alpha=ALPHA,
