@@ -134,3 +134,35 @@ def test_more_nodes_than_gpus_are_refused(fairlead: Command) -> None:
 
     assert code == 2
     assert "2 GPUs over 3 nodes; wanted at least one GPU on each node" in err
+
+
+def test_parts_that_contradict_a_row_are_doubted_wherever_they_count(
+    parts_file: str, tmp_path: Path, fairlead: Command
+) -> None:
+    text = Path(parts_file).read_text()
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_text(
+        re.sub(r"(forward_s|backward_s|update_s): ([\d.]+)", lambda m: f"{m[1]}: {float(m[2]) * 1000:g}", text)
+    )
+    (tmp_path / "trace.csv").write_text(TRACE)
+    words = (
+        "--cluster",
+        "v100:8,p100:8",
+        "--trace",
+        str(tmp_path / "trace.csv"),
+        "--throughputs",
+        str(wrong),
+        "-o",
+        "json",
+    )
+    verbs = {
+        "at": ("rates", "at", "resnet50", "1", "--throughputs", str(wrong), "-o", "json"),
+        "show": ("rates", "show", "resnet50", "--throughputs", str(wrong), "-o", "json"),
+        "simulate": ("simulate", "--policy", "fifo", *words),
+        "compare": ("compare", "--policies", "fifo", "--state", str(tmp_path / "state"), *words),
+    }
+
+    said = {verb: json.dumps(told(fairlead(*line))) for verb, line in verbs.items()}
+
+    assert {verb: "times apart" in text for verb, text in said.items()} == dict.fromkeys(verbs, True)
+    assert told(fairlead("rates", "at", "resnet50", "1", "--throughputs", parts_file, "-o", "json"))["doubts"] == []

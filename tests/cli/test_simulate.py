@@ -185,16 +185,20 @@ def test_a_policy_of_single_tasks_has_a_dash_for_its_decisions(simulate: Simulat
     assert "mean -  p99 -  max -  total -" in line
 
 
-def test_statistics_of_no_jobs_are_null(files: Path, simulate: Simulate) -> None:
+def test_a_trace_without_jobs_is_refused(files: Path, simulate: Simulate) -> None:
     (files / "trace.csv").write_text(TRACE.splitlines()[0] + "\n")
 
-    found = simulate("-o", "json").json
+    said = simulate("-o", "json")
 
-    assert (found["jobs_total"], found["jobs_finished"], found["rounds"]) == (0, 0, 0)
-    assert found["makespan_s"] is None
-    for name, parts in CONTRACT.items():
-        if parts:
-            assert {found[name][part] for part in parts} == {None}
+    assert (said.code, said.out) == (2, "")
+    assert "trace has no jobs to run; there is nothing to simulate" in said.err
+
+
+def test_jobs_that_are_mostly_shorter_than_a_round_are_noted(simulate: Simulate) -> None:
+    def noted(**options: str) -> bool:
+        return any("are shorter than a round" in note for note in simulate("-o", "json", **options).json["assumptions"])
+
+    assert [noted(round="1h"), noted(round="1h", decide="events"), noted(round="1m")] == [True, False, False]
 
 
 def test_the_table_says_the_same_as_the_json(simulate: Simulate) -> None:

@@ -11,6 +11,7 @@ import pytest
 from fairlead.model.errors import InputError
 from fairlead.rates.profile import Profile
 from fairlead.traces.formats import FORMATS, Trace, find_format, read_trace, write_trace
+from fairlead.traces.profiles import load_default_profile
 from fairlead.traces.stats import trace_stats
 
 from .conftest import Shared, Write
@@ -153,8 +154,8 @@ def test_every_format_is_known_by_exactly_its_own_samples() -> None:
 
 def test_what_is_left_out_is_counted_by_reason(write: Write, default_profile: Profile) -> None:
     notes = read_trace(write(HELIOS), profile=default_profile).notes
-    assert "left out: 1 records, asked for no GPU" in notes
-    assert "left out: 1 records, ran for no time" in notes
+    assert "left out: 1 record, asked for no GPU" in notes
+    assert "left out: 1 record, ran for no time" in notes
 
 
 @pytest.mark.parametrize(
@@ -276,7 +277,7 @@ def test_a_bad_record_is_refused_with_file_and_line_or_skipped_and_counted(
     assert says in str(caught.value)
     if line > 1:
         notes = read_trace(path, name, profile=default_profile, skip_bad_lines=True).notes
-        assert any(note.startswith("skipped 1 bad lines") for note in notes)
+        assert any(note.startswith("skipped 1 bad line") for note in notes)
 
 
 @pytest.mark.parametrize("text", ['[{"jobid": "a"', '[{"jobid": "a"}, oops]', '{"jobs": [{]}'])
@@ -300,3 +301,24 @@ def test_a_slurm_job_over_two_nodes_takes_as_long_again_over_two_nodes(write: Wr
     assert job.steps is not None
     samples = job.steps * default_profile.samples_per_step(job.model, 8)
     assert samples / default_profile.samples_per_s(job.model, "v100", 8, 2) == pytest.approx(7200.0)
+
+
+def test_a_gpu_type_that_nobody_knows_is_noted_with_its_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_text(SACCT.replace("gpu:a100=", "gpu:rtx9000=").replace("gpu:h100=", "gpu:rtx9000="), encoding="utf-8")
+
+    notes = read_trace(path, profile=load_default_profile()).notes
+    named = read_trace(path, profile=load_default_profile(), aliases={"rtx9000": "a100"}).notes
+
+    (said,) = [note for note in notes if "rtx9000" in note]
+    assert said.startswith("2 jobs ran on rtx9000, whose speeds nobody knows: durations taken as on v100")
+    assert not [note for note in named if "rtx9000" in note]
+
+
+def test_jobs_that_did_not_complete_are_counted_by_how_they_ended(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_text(SACCT, encoding="utf-8")
+
+    (said,) = [note for note in read_trace(path, profile=load_default_profile()).notes if "did not complete" in note]
+
+    assert "1 cancelled, 1 timeout" in said

@@ -10,6 +10,7 @@ from fairlead.cli.options import Throughputs, open_profile
 from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError, NotFoundError
 from fairlead.model.units import format_number
+from fairlead.model.words import counted
 from fairlead.rates.profile import Layer, Profile
 
 FORMULA_SHOWN = ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (8, 2), (16, 2))  # GPUs, nodes
@@ -76,14 +77,16 @@ def show(
                 )
     facts = asdict(profile.facts_of(model))
     if output is Format.json:
-        print_json({"model": model, "profile": profile.name, **facts, "speeds": rows})
+        print_json({"model": model, "profile": profile.name, **facts, "speeds": rows, "doubts": profile.doubts(model)})
         return
-    title = f"{model}: needs {facts['memory_gib']:g} GiB a GPU, a move costs {facts['restart_s']:g} s"
+    memory = f"needs {facts['memory_gib']:g} GiB a GPU" if facts["memory_gib"] else "memory not stated"
+    title = f"{model}: {memory}, a move costs {facts['restart_s']:g} s"
     table = [
         [r["gpu"], str(r["gpus"]), str(r["nodes"]), format_number(r["samples_per_s"], 4), r["kind"], r["source"]]
         for r in rows
     ]
     print_table(title, ["gpu", "GPUs", "nodes", "samples/s", "kind", "source"], table, 1)
+    _print_doubts(profile, model)
 
 
 @app.command()
@@ -100,11 +103,14 @@ def at(
         raise InputError(f"{gpus} GPUs over {nodes} nodes; wanted at least one GPU on each node")
     rows = [{"gpu": gpu, **asdict(profile.known(model, gpu, gpus, nodes))} for gpu in profile.gpus_of(model)]
     if output is Format.json:
-        print_json({"model": model, "profile": profile.name, "gpus": gpus, "nodes": nodes, "rates": rows})
+        found = {"model": model, "profile": profile.name, "gpus": gpus, "nodes": nodes, "rates": rows}
+        print_json({**found, "doubts": profile.doubts(model)})
         return
     table = [[r["gpu"], format_number(r["samples_per_s"], 4), r["layer"], r["source"]] for r in rows]
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
-    print_table(f"{model} on {gpus} GPUs of {where}", ["gpu", "samples/s", "known by", "source"], table, 1)
+    title = f"{model} on {counted(gpus, 'GPU')} of {where}"
+    print_table(title, ["gpu", "samples/s", "known by", "source"], table, 1)
+    _print_doubts(profile, model)
 
 
 @app.command()
@@ -160,6 +166,11 @@ def complete(
         print_json({"profile": out, "rows": len(filled.speeds), "completed": added})
     else:
         print(f"wrote {len(filled.speeds):,} rows to {out}, {added:,} of them completed")
+
+
+def _print_doubts(profile: Profile, model: str) -> None:
+    for doubt in profile.doubts(model):
+        typer.echo(f"warning: {doubt}", err=True)
 
 
 def _profile_with(model: str, throughputs: str | None) -> Profile:

@@ -9,7 +9,9 @@ import typer
 from fairlead.cli.options import Cluster, Importing, Seed, parse_parameters, spread
 from fairlead.cli.output import Format, Output, print_json, print_table, progress
 from fairlead.cli.world import Rules
+from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, format_number
+from fairlead.model.words import counted
 
 MOST_TENANTS = 20  # shown in a table
 
@@ -48,15 +50,18 @@ def simulate(
     )
     study.check_weights(setup)
     left, skipped = study.without_impossible(setup, skip=rules.skip_impossible)
+    if not left.jobs:
+        raise InputError(f"{left.name} has no jobs to run; there is nothing to simulate")
     setup = replace(setup, trace=left)
     if skipped:
-        typer.echo(f"left out {skipped} jobs that can never run on this cluster", err=True)
+        typer.echo(f"left out {counted(skipped, 'job')} that can never run on this cluster", err=True)
     with progress(f"simulating {chosen.name}", len(left.jobs)) as tell:
         result = study.simulate(setup, Path(journal) if journal else None, lambda state: tell(state.ended))
     _print(setup, result, output, skipped)
 
 
 def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:
+    from fairlead.studies.simulate import doubts
     from fairlead.studies.summary import summarise, summarise_run
 
     summary: dict[str, Any] = {
@@ -67,7 +72,7 @@ def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:
         **({"profiling_share": result.profiling_share} if setup.world.profiling_s else {}),
         "cpu_s": result.cpu_s,
         "wall_s": result.wall_s,
-        "assumptions": [*setup.trace.notes, *result.run.notes],
+        "assumptions": [*setup.trace.notes, *doubts(setup), *result.run.notes],
     }
     if output is Format.json:
         print_json(summary)

@@ -1,4 +1,4 @@
-"""Words that a user may have mistyped, and the nearest one that we know."""
+"""Words in messages: the nearest known one to one that was mistyped, and numbers of things."""
 
 from __future__ import annotations
 
@@ -29,3 +29,8 @@ def choose(what: str, word: str, known: Iterable[str]) -> str:
     if word not in words:
         raise InputError(f'{what} "{word}" is not known; {did_you_mean(word, words)}')
     return word
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -10,6 +10,7 @@ from enum import StrEnum
 from fairlead.model.errors import InputError
 from fairlead.rates.iteration import Links, Parts, formula_samples_per_s
 
+DOUBTFUL = 2.0
 _Curve = tuple[tuple[int, float], ...]  # (GPUs, samples/s), ascending
 
 
@@ -165,6 +166,22 @@ class Profile:
             return KnownRate(formula_samples_per_s(parts, links, gpus, nodes), Layer.FORMULA, source)
         assert by_nodes, "one of the two is there"
         return _from_other_rows(by_nodes, gpus, nodes, self.facts_of(model).spread)
+
+    def doubts(self, model: str | None = None) -> tuple[str, ...]:
+        """Rows that the formula contradicts by more than a factor of `DOUBTFUL`: one of the two is mistaken."""
+        found = []
+        for row in self.speeds:
+            parts, links = self.parts.get((row.model, row.gpu)), self.links_of(row.gpu)
+            if parts is None or links is None or row.samples_per_s == 0 or model not in (None, row.model):
+                continue
+            told = formula_samples_per_s(parts, links, row.gpus, row.nodes)
+            apart = max(told / row.samples_per_s, row.samples_per_s / told)
+            if apart > DOUBTFUL:
+                found.append(
+                    f"{row.model} on {row.gpus} x {row.gpu}: the row says {row.samples_per_s:.4g} samples/s, the formula makes "
+                    f"{told:.4g} of the parts, {apart:.3g} times apart; parts are in seconds of one iteration"
+                )
+        return tuple(found)
 
     def restricted_to(self, models: Iterable[str], gpus: Iterable[str]) -> Profile:
         """The part that a run with these models and GPU types can ask about.

@@ -16,18 +16,20 @@ from fairlead.model.decision import Decision
 from fairlead.model.errors import ImpossibleError, InputError
 from fairlead.model.events import Event
 from fairlead.model.jobs import JobSpec
-from fairlead.model.words import did_you_mean
+from fairlead.model.units import format_duration
+from fairlead.model.words import counted, did_you_mean
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import Estimator, TableEstimator, allowed_rates, allowed_types
 from fairlead.rates.profile import Profile
 from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalWriter, NoJournal
-from fairlead.rounds.loop import Journal, Run, Settings, run
+from fairlead.rounds.loop import Journal, Run, Settings, When, run
 from fairlead.rounds.state import State
 from fairlead.sim.engine import SimEngine
 from fairlead.sim.task_engine import run_tasks
 from fairlead.sim.truth import Truth, World
 from fairlead.traces.formats import Trace
+from fairlead.traces.load import seconds_per_step
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,34 @@ def check_weights(setup: Setup) -> None:
         if name not in tenants:
             said = did_you_mean(name, tenants)
             raise InputError(f'a weight is given for tenant "{name}", which has no jobs; {said}')
+
+
+def doubts(setup: Setup) -> tuple[str, ...]:
+    """What may not be meant, for those who read the results."""
+    return (*_short_jobs(setup), *setup.used_profile().doubts())
+
+
+def _short_jobs(setup: Setup) -> tuple[str, ...]:
+    """Jobs that end inside their first round, where GPUs then stay idle to its end."""
+    round_s, jobs = setup.settings.round_s, setup.trace.jobs
+    if setup.settings.when is not When.ROUNDS:
+        return ()
+    rates = TableEstimator(setup.used_profile(), setup.cluster)
+    step_s: dict[tuple[str, int, tuple[str, ...]], float | None] = {}
+    short = 0
+    for job in jobs:
+        key = (job.model, job.gpus, job.types)
+        if key not in step_s:
+            step_s[key] = seconds_per_step(rates, setup.cluster, *key)
+        per_step = step_s[key]
+        short += per_step is not None and job.steps is not None and job.steps * per_step < round_s
+    if 2 * short <= len(jobs):
+        return ()
+    said = (
+        f"{short} of {counted(len(jobs), 'job')} are shorter than a round of {format_duration(round_s)}, and GPUs that become "
+        "free wait for the next one; --round makes rounds shorter, --decide events decides inside them"
+    )
+    return (said,)
 
 
 def impossible(setup: Setup) -> dict[str, str]:

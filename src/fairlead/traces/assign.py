@@ -4,12 +4,13 @@ answer whatever else the file holds.
 
 from __future__ import annotations
 
+from collections import Counter
 from hashlib import blake2b
 
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import MEMORY_GIB
 from fairlead.model.jobs import JobSpec
-from fairlead.model.words import did_you_mean
+from fairlead.model.words import counted, did_you_mean
 from fairlead.rates.profile import Profile, chip_of
 from fairlead.traces.importers.rows import Options, Row
 
@@ -34,7 +35,9 @@ class Assigner:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.used: dict[str, None] = {}  # notes, in the order of first use
+        self._used: dict[str, None] = {}  # notes, in the order of first use
+        self._unknown: Counter[tuple[str, str]] = Counter()  # jobs by (type that they ran on, type taken instead)
+        self._ended: Counter[str] = Counter()  # jobs that did not complete, by how they ended
         self._models: dict[tuple[int, str], tuple[str, ...]] = {}
         self._known = frozenset(options.profile.models) if options.profile else frozenset()
         self._gpus = set(options.profile.gpus) if options.profile else set()
@@ -58,10 +61,25 @@ class Assigner:
             steps = row.duration_s * self._rate(model, reference, row.gpus, row.nodes)
             where = f"{REFERENCE_NODE_GPUS} GPUs to a node" if row.nodes is None else "on as many nodes as the job had"
             self._note(f"steps: duration x rate of the model on {reference}, {where}")
+            if row.ran_on and self.options.reference is None and reference not in (row.ran_on, *row.types):
+                self._unknown[row.ran_on, reference] += 1
+        if row.ended:
+            self._ended[row.ended] += 1
         return JobSpec(
             row.id, row.tenant or self._tenant(row), model, row.submit_s, row.gpus, steps,
             row.widths, row.types, row.weight, row.relaxed,
         )  # fmt: skip
+
+    def notes(self) -> tuple[str, ...]:
+        """Everything that was assumed so far."""
+        unknown = tuple(
+            f"{counted(jobs, 'job')} ran on {gpu}, whose speeds nobody knows: durations taken as on {reference}; "
+            f"give --alias {gpu}=TYPE, or a profile that has it with --throughputs"
+            for (gpu, reference), jobs in self._unknown.items()
+        )
+        how = ", ".join(f"{jobs} {ended}" for ended, jobs in self._ended.most_common())
+        ended = (f"jobs that did not complete count as long as they ran: {how} (--completed-only leaves them out)",)
+        return (*self._used, *unknown, *(ended if how else ()))
 
     def _tenant(self, row: Row) -> str:
         if self.options.tenants is None:
@@ -126,4 +144,4 @@ class Assigner:
         return self.options.profile
 
     def _note(self, text: str) -> None:
-        self.used.setdefault(text)
+        self._used.setdefault(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
-from fairlead.model.words import did_you_mean
+from fairlead.model.words import counted, did_you_mean
 from fairlead.rates.profile import Profile
 from fairlead.traces.assign import Assigner
 from fairlead.traces.files import create_text, open_text, sha256_of
@@ -66,9 +66,9 @@ class Tally:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def notes(self) -> list[str]:
-        notes = [f"left out: {count} records, {reason}" for reason, count in sorted(self.left_out.items())]
+        notes = [f"left out: {counted(count, 'record')}, {reason}" for reason, count in sorted(self.left_out.items())]
         if self.bad:
-            notes.append(f"skipped {self.bad} bad lines, the first: {self.first_bad}")
+            notes.append(f"skipped {counted(self.bad, 'bad line')}, the first: {self.first_bad}")
         return notes
 
 
@@ -208,7 +208,7 @@ def _said(
     name, notes = own.read_head(_head(path)) if known is own.FORMAT else (None, ())
     source = () if known is own.FORMAT else (f"from {Path(path).name}, format {known.name}",)
     origin = (f"times count from {format_time(origin_s)}, the first submission",) if origin_s else ()
-    return name or Path(path).stem, (*notes, *source, *known.notes, *assigner.used, *tally.notes(), *origin)
+    return name or Path(path).stem, (*notes, *source, *known.notes, *assigner.notes(), *tally.notes(), *origin)
 
 
 def _head(path: str | Path) -> str:

@@ -15,7 +15,7 @@ from fairlead.studies.comparison.table import METRICS, rows_of, tenants_of
 from fairlead.studies.comparison.workers import Outcome
 from fairlead.studies.comparison.workloads import Workload
 from fairlead.studies.plugins import PolicyRef
-from fairlead.studies.simulate import Setup, check_weights, without_impossible
+from fairlead.studies.simulate import Setup, check_weights, doubts, without_impossible
 
 KIND = "compare/1"
 Executor = Callable[[Iterable[Case]], Iterator[Outcome]]
@@ -178,7 +178,8 @@ def _setup(request: Request, load: float | None, seed: int) -> tuple[Setup, tupl
     left, skipped = without_impossible(setup, skip=request.skip_impossible)
     if not left.jobs:
         raise InputError(f"{setup.trace.name} has no jobs to run; there is nothing to compare")
-    notes = left.notes if not skipped else (*left.notes, f"left out {skipped} jobs that can never run on this cluster")
+    notes = (*left.notes, *doubts(replace(setup, trace=left)))
+    notes = notes if not skipped else (*notes, f"left out {skipped} jobs that can never run on this cluster")
     return replace(setup, trace=left), notes
 
 

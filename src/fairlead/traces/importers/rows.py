@@ -32,6 +32,7 @@ class Row(NamedTuple):
     types: tuple[str, ...] = ()
     weight: float = 1.0
     relaxed: bool = False
+    ended: str = ""  # how, where it did not complete
 
 
 @dataclass(frozen=True, slots=True)

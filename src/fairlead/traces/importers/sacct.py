@@ -32,11 +32,12 @@ from fairlead.traces.importers.rows import (
 from fairlead.traces.importers.times import parse_time
 
 _STEP = LeftOut("a step of a job")
+_COMPLETED = "COMPLETED"
 _ENDED = frozenset(
     [
         "BOOT_FAIL",
         "CANCELLED",
-        "COMPLETED",
+        _COMPLETED,
         "DEADLINE",
         "FAILED",
         "NODE_FAIL",
@@ -67,7 +68,7 @@ def text_row(line: int, record: Mapping[str, str], options: Options) -> Row | Le
         options,
         job=record["JobID"],
         tenant=record.get("Account") or record.get("User"),
-        completed=state == "COMPLETED",
+        state=state,
         submit_s=parse_time(record["Submit"], options.timezone),
         elapsed_s=_elapsed_s(record),
         had=_gpus(record["AllocTRES"]),
@@ -91,7 +92,7 @@ def json_row(line: int, record: Any, options: Options) -> Row | LeftOut:
             options,
             job=str(int(record["job_id"])),
             tenant=record.get("account") or record.get("user"),
-            completed=state == "COMPLETED",
+            state=state,
             submit_s=_plain(time["submission"]),
             elapsed_s=_plain(time["elapsed"]),
             had=_json_gpus(tres["allocated"]),
@@ -110,7 +111,7 @@ def _row(
     *,
     job: str,
     tenant: str | None,
-    completed: bool,
+    state: str,
     submit_s: float,
     elapsed_s: float,
     had: _Gpus,
@@ -120,7 +121,7 @@ def _row(
     gpus = _total(had)
     if gpus == 0:
         return NO_GPU
-    if options.completed_only and not completed:
+    if options.completed_only and state != _COMPLETED:
         return NOT_COMPLETED
     ran_on = _types(had, options)
     types = ran_on if options.pin_types else _types(asked, options)
@@ -133,6 +134,7 @@ def _row(
         ran_on=ran_on[0] if len(ran_on) == 1 else None,
         nodes=nodes or None,
         types=types,
+        ended="" if state == _COMPLETED else state.lower().replace("_", " "),
     )
 
 
