@@ -18,6 +18,7 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.studies.comparison.table import METRICS, best_of, rows_of
+from fairlead.studies.comparison.words import why_no_best
 from fairlead.studies.comparison.workers import _Worker
 
 BASE = ["compare", "--cluster", "v100:4,k80:4", "--generate", "durations=gavel,load=1.2,tenants=2", "--jobs", "12"]
@@ -175,6 +176,18 @@ def test_failures_are_told_in_the_table(capsys: pytest.CaptureFixture[str], tmp_
     assert "FAILED dies (seed 0): its process died (exit code 7)" in out
 
 
+def test_a_comparison_in_which_every_run_failed_has_failed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    raises = own_policy(tmp_path, "raises", "raise ValueError('never')")
+    files = ["--report", str(tmp_path / "page.html"), "--figures", str(tmp_path / "figures")]
+
+    assert call(*BASE, "--policies", raises, "--state", str(tmp_path / "state"), *files) == 1
+
+    said = capsys.readouterr()
+    assert "FAILED raises (seed 0)" in said.out
+    assert "every run failed" in said.out
+    assert said.err.count("Traceback") == 0
+
+
 def test_a_policy_of_ones_own_that_changes_is_run_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     state = ["--state", str(tmp_path / "state")]
     run(capsys, "--policies", own_policy(tmp_path, "mine"), *state)
@@ -217,6 +230,8 @@ def test_a_seed_that_changes_nothing_is_no_further_observation(
     assert any("seeds 1..7 would repeat an earlier run" in note for note in still["assumptions"])
     assert not any(cell["best"] for row in still["rows"] for cell in row["metrics"].values())
     assert [row["runs"] for row in drawn["rows"]] == [8, 8]
+    assert "the seed changes nothing in this workload, so that 8 seeds are one run" in why_no_best(still)
+    assert why_no_best(drawn) == ""
 
 
 def test_a_load_moves_the_arrivals_of_a_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.studies.report.style import KNOWN, style_of, tenant_colours
+from fairlead.studies.report.style import COLOURS, KNOWN, styles_of, tenant_colours
 
 CHROMIUM = "/usr/bin/chromium"
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -244,6 +244,18 @@ def test_figures_are_vectors_with_a_picture_beside(made: Made) -> None:
 
 def test_a_policy_looks_the_same_everywhere_and_like_no_other() -> None:
     assert len({(s.colour, s.dash) for s in KNOWN.values()}) == len(KNOWN)
-    assert all(style_of(name) == style for name, style in KNOWN.items())
-    assert style_of("my-policy") == style_of("my-policy")
+    assert styles_of(list(KNOWN)) == KNOWN
     assert len(set(tenant_colours([f"t{i}" for i in range(8)]).values())) == 8
+
+
+def test_a_policy_of_ones_own_takes_a_colour_that_is_free() -> None:
+    own = [f"mine-{i}" for i in range(5)]
+    names = [*own[:3], "fft", "gavel", "fifo", "oef-coop", *own[3:]]
+
+    styles = styles_of(names)
+
+    assert styles == styles_of(names)
+    assert {name: styles[name] for name in names if name in KNOWN} == {name: KNOWN[name] for name in names[3:7]}
+    assert {style.colour for style in styles.values()} == set(COLOURS)  # nine policies, nine colours
+    crowd = styles_of([*KNOWN, *own])
+    assert len({(style.colour, style.dash) for style in crowd.values()}) == len(crowd)

@@ -14,7 +14,7 @@ from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.words import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from fairlead.model.cluster import Cluster as Hardware
     from fairlead.rates.profile import Profile
@@ -115,6 +115,8 @@ def compare(
             print_comparison(found.answer)
             for what, path in written.items():
                 print(f"{what}: {path}")
+    if not found.answer["runs"]:
+        raise typer.Exit(1)
 
 
 def workload_of(
@@ -252,7 +254,7 @@ def print_comparison(answer: dict[str, Any]) -> None:
         print_wide_table(title_of(answer, load), *_table(answer, load))
         if answer["workload"]["tenants"] > 1:
             _print_tenants(answer, load)
-    print(_footnote(answer["rows"], seeds))
+    print(_footnote(answer, seeds))
     if any(map(unfinished_of, answer["rows"])):
         print(NOT_RANKED)
     for failure in answer["failures"]:
@@ -306,17 +308,13 @@ def _tenant_cell(row: dict[str, Any] | None, text: Callable[[float, str], str]) 
     return f"{text(row['jct_mean_s'], 's').replace(' ', '')}, {ftf}"
 
 
-def _footnote(rows: Sequence[dict[str, Any]], seeds: int) -> str:
-    from fairlead.numerics.paired import ALPHA, fewest_pairs
+def _footnote(answer: dict[str, Any], seeds: int) -> str:
+    from fairlead.numerics.paired import ALPHA
+    from fairlead.studies.comparison.words import why_no_best
 
-    if seeds < fewest_pairs():
-        best = (
-            f"no best is marked: {seeds} seed{'s' if seeds > 1 else ''} cannot show a difference, {fewest_pairs()} can"
-        )
-    else:
-        best = f"* better than every other policy, seed by seed (paired sign-flip test, p < {ALPHA:g})"
+    marked = f"* better than every other policy, seed by seed (paired sign-flip test, p < {ALPHA:g})"
     spread = "mean ±standard deviation over seeds; " if seeds > 1 else ""
-    return f"{spread}{best}. FTF: time / time alone on an equal share."
+    return f"{spread}{why_no_best(answer) or marked}. FTF: time / time alone on an equal share."
 
 
 def cell_of(cell: dict[str, Any], unit: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead.model.units import format_duration, format_number
+from fairlead.numerics.paired import fewest_pairs
 
 NOT_RANKED = (
     "Means are of the jobs that finished. A policy that leaves jobs unfinished is never marked best, and a run of it "
@@ -22,6 +23,22 @@ def title_of(answer: dict[str, Any], load: float | None = None) -> str:
 
 def gpus_of(answer: dict[str, Any]) -> str:
     return ", ".join(f"{count} {label}" for label, count in answer["cluster"]["gpus"].items())
+
+
+def why_no_best(answer: dict[str, Any]) -> str:
+    """Why a best can be marked in no column; empty where it can."""
+    fewest, asked = fewest_pairs(), len(answer["seeds"])
+    finished = max(row["runs"] for row in answer["rows"])
+    drawn = max(row["runs"] + len(row["failed"]) for row in answer["rows"])
+    if finished >= fewest:
+        return ""
+    if not finished:
+        return "no best is marked: every run failed"
+    if drawn < asked:
+        one = f"the seed changes nothing in this workload, so that {asked} seeds are one run"
+        some = f"some seeds change nothing in this workload, so that {asked} seeds are {drawn} runs"
+        return f"no best is marked: {one if drawn == 1 else some}; {fewest} that differ can show a difference"
+    return f"no best is marked: {finished} seed{'s' if finished > 1 else ''} cannot show a difference, {fewest} can"
 
 
 def unfinished_of(row: dict[str, Any]) -> str:

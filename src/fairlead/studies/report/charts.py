@@ -11,7 +11,7 @@ from fairlead.studies.comparison.compare import Comparison
 from fairlead.studies.report import data
 from fairlead.studies.report.axes import log_range, log_ticks, tick_text
 from fairlead.studies.report.labels import Area, Spot
-from fairlead.studies.report.style import style_of, tenant_colours
+from fairlead.studies.report.style import Style, tenant_colours
 
 Chart = dict[str, Any]  # {"data": [...], "layout": {...}}
 FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#222"}
@@ -22,7 +22,7 @@ BELOW = 110  # pixels under a plot, for the axis' title and the legend
 
 
 def frontier(found: Comparison, load: float | None) -> Chart:
-    points = data.frontier(found, load)
+    points, styles = data.frontier(found, load), data.styles(found)
     best = data.undominated(points)
     traces: list[Any] = [
         {
@@ -39,7 +39,7 @@ def frontier(found: Comparison, load: float | None) -> Chart:
     layout = _layout("mean JCT, hours (left is faster)", "max FTF (down is fairer)", height=460)
     layout["annotations"] = []
     for point, spot in zip(points, frame.labels, strict=True):
-        style = style_of(point.policy)
+        style = styles[point.policy]
         traces.append(
             {
                 "type": "scatter",
@@ -82,7 +82,7 @@ def _label(point: data.Point, spot: Spot, colour: str) -> dict[str, Any]:
 
 
 def distribution(found: Comparison, load: float | None, column: str) -> Chart:
-    curves = data.distribution(found, load, column)
+    curves, styles = data.distribution(found, load, column), data.styles(found)
     layout = _layout(data.CDFS[column], "part of the jobs", height=380)
     layout["xaxis"] |= _log_axis(*log_range((x for curve in curves for x in (curve.x[0], curve.x[-1])), room=0.02))
     layout["yaxis"]["range"] = [0, 1.01]
@@ -98,14 +98,14 @@ def distribution(found: Comparison, load: float | None, column: str) -> Chart:
                 "line": {"color": "#999", "dash": "dot"},
             }
         ]
-    return {"data": [_line(c.policy, c.x, c.y, shape="hv") for c in curves], "layout": layout}
+    return {"data": [_line(c, styles[c.policy], shape="hv") for c in curves], "layout": layout}
 
 
 def utilisation(found: Comparison, load: float | None) -> Chart:
     """One panel per GPU type."""
-    types = list(found.answer["cluster"]["gpus"])
+    types, styles = list(found.answer["cluster"]["gpus"]), data.styles(found)
     traces = [
-        _line(curve.policy, curve.x, curve.y, panel=k, legend=k == 0)
+        _line(curve, styles[curve.policy], panel=k, legend=k == 0)
         for k, label in enumerate(types)
         for curve in data.series_of(found, load, "utilisation", label)
     ]
@@ -114,18 +114,18 @@ def utilisation(found: Comparison, load: float | None) -> Chart:
 
 
 def fragmentation(found: Comparison, load: float | None) -> Chart:
-    curves = data.series_of(found, load, "fragmented_gpus")
+    curves, styles = data.series_of(found, load, "fragmented_gpus"), data.styles(found)
     layout = _layout("hours since the first arrival", "fragmented GPUs", height=360)
     layout["xaxis"]["range"] = [0, data.shown_hours(found, load)]
-    return {"data": [_line(c.policy, c.x, c.y) for c in curves], "layout": layout}
+    return {"data": [_line(c, styles[c.policy]) for c in curves], "layout": layout}
 
 
 def tenants(found: Comparison, load: float | None) -> dict[str, Chart]:
     """By policy: one panel per tenant, what it held against what it was entitled to."""
-    names = data.tenants_shown(found, load)
+    names, styles = data.tenants_shown(found, load), data.styles(found)
     charts = {}
     for record in data.first_runs(found, load):
-        colour = style_of(record["policy"]).colour
+        colour = styles[record["policy"]].colour
         traces: list[Any] = []
         for k, name in enumerate(names):
             series = record["series"]["tenants"].get(name)
@@ -194,12 +194,12 @@ def gantts(found: Comparison, window_h: tuple[float, float] | None) -> dict[str,
 
 
 def bars(found: Comparison, load: float | None, metric: str, label: str, *, log: bool = False) -> Chart:
-    rows = data.bars_of(found, load, metric)
+    rows, styles = data.bars_of(found, load, metric), data.styles(found)
     trace = {
         "type": "bar",
         "x": [_safe(policy) for policy, _ in rows],
         "y": [cell["mean"] for _, cell in rows],
-        "marker": {"color": [style_of(policy).colour for policy, _ in rows]},
+        "marker": {"color": [styles[policy].colour for policy, _ in rows]},
         "error_y": {
             "type": "data",
             "symmetric": False,
@@ -220,17 +220,16 @@ def bars(found: Comparison, load: float | None, metric: str, label: str, *, log:
 
 
 def _line(
-    policy: str, x: Sequence[float], y: Sequence[float], *, panel: int = 0, legend: bool = True, shape: str = "linear"
+    curve: data.Curve, style: Style, *, panel: int = 0, legend: bool = True, shape: str = "linear"
 ) -> dict[str, Any]:
-    style = style_of(policy)
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": _safe(policy),
-        "legendgroup": policy,
+        "name": _safe(curve.policy),
+        "legendgroup": curve.policy,
         "showlegend": legend,
-        "x": _round(x),
-        "y": _round(y),
+        "x": _round(curve.x),
+        "y": _round(curve.y),
         "line": {"color": style.colour, "dash": style.dash, "width": 1.8, "shape": shape},
         **_axes(panel),
     }

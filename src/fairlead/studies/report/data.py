@@ -14,6 +14,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.studies.comparison.compare import Comparison
 from fairlead.studies.report.axes import log_range
 from fairlead.studies.report.labels import Area, Spot, place_labels
+from fairlead.studies.report.style import Style, styles_of
 
 MOST_POINTS = 300  # of a distribution's curve
 MOST_GPUS = 64  # rows of a Gantt chart
@@ -65,6 +66,10 @@ class Gantt:
     from_h: float
     to_h: float
     left_out: int  # GPUs that have no row
+
+
+def styles(found: Comparison) -> dict[str, Style]:
+    return styles_of([policy["name"] for policy in found.answer["policies"]])
 
 
 def of_load(found: Comparison, load: float | None) -> list[Record]:

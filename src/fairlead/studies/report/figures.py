@@ -14,7 +14,7 @@ from fairlead.studies.figures import new_figure, save
 from fairlead.studies.report import data
 from fairlead.studies.report.axes import log_range, log_ticks, tick_text
 from fairlead.studies.report.labels import Area
-from fairlead.studies.report.style import OTHERS, style_of, tenant_colours
+from fairlead.studies.report.style import OTHERS, Style, tenant_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,12 +58,12 @@ def _frontier(found: Comparison, load: float | None) -> Figure:
     figure = new_figure(1, 1, "")
     figure.set_size_inches(4.8, 3.4)
     axes = figure.axes[0]
-    points = data.frontier(found, load)
+    points, styles = data.frontier(found, load), data.styles(found)
     best = data.undominated(points)
     axes.step([p.x[0] for p in best], [p.y[0] for p in best], where="post", color="0.6", linestyle=":", linewidth=1)
     frame = data.frame_of(points, FRONTIER)
     for point, spot in zip(points, frame.labels, strict=True):
-        style = style_of(point.policy)
+        style = styles[point.policy]
         (x, low_x, high_x), (y, low_y, high_y) = point.x, point.y
         axes.errorbar(
             x,
@@ -104,11 +104,11 @@ def _log(axis: Axis, low: float, high: float) -> None:
 
 
 def _distributions(found: Comparison, load: float | None) -> Figure:
-    figure = new_figure(1, len(data.CDFS), "")
+    figure, styles = new_figure(1, len(data.CDFS), ""), data.styles(found)
     for axes, (column, label) in zip(figure.axes, data.CDFS.items(), strict=True):
         curves = data.distribution(found, load, column)
         for curve in curves:
-            style = style_of(curve.policy)
+            style = styles[curve.policy]
             line = LINES[style.dash]
             axes.step(
                 curve.x, curve.y, where="post", color=style.colour, linestyle=line, label=curve.policy, linewidth=1.2
@@ -126,7 +126,7 @@ def _utilisation(found: Comparison, load: float | None) -> Figure:
     gpus = found.answer["cluster"]["gpus"]
     figure, panels = _panels([f"{label} ({count} GPUs)" for label, count in gpus.items()], "part in use")
     for axes, label in zip(panels, gpus, strict=True):
-        _lines(axes, data.series_of(found, load, "utilisation", label))
+        _lines(axes, data.series_of(found, load, "utilisation", label), data.styles(found))
         axes.set(ylim=(0, 1.02), xlim=(0, data.shown_hours(found, load)))
     _legend_below(figure)
     return figure
@@ -134,7 +134,7 @@ def _utilisation(found: Comparison, load: float | None) -> Figure:
 
 def _fragmentation(found: Comparison, load: float | None) -> Figure:
     figure = new_figure(1, 1, "")
-    _lines(figure.axes[0], data.series_of(found, load, "fragmented_gpus"))
+    _lines(figure.axes[0], data.series_of(found, load, "fragmented_gpus"), data.styles(found))
     figure.axes[0].set(xlabel=HOURS, ylabel="fragmented GPUs", ylim=(0, None), xlim=(0, data.shown_hours(found, load)))
     _legend_below(figure)
     return figure
@@ -143,7 +143,7 @@ def _fragmentation(found: Comparison, load: float | None) -> Figure:
 def _tenants(found: Comparison, load: float | None, record: data.Record) -> Figure:
     names = [name for name in data.tenants_shown(found, load) if name in record["series"]["tenants"]]
     figure, panels = _panels(names, "part of all GPUs")
-    colour = style_of(record["policy"]).colour
+    colour = data.styles(found)[record["policy"]].colour
     for axes, name in zip(panels, names, strict=True):
         series, hour = record["series"]["tenants"][name], record["series"]["hour"]
         axes.fill_between(hour, series["share"], step="mid", color=colour, alpha=0.25, linewidth=0)
@@ -191,14 +191,14 @@ def _bars(metric: str, label: str, *, log: bool = False) -> Callable[[Comparison
     def draw(found: Comparison, load: float | None) -> Figure:
         figure = new_figure(1, 1, "")
         axes = figure.axes[0]
-        rows = data.bars_of(found, load, metric)
+        rows, styles = data.bars_of(found, load, metric), data.styles(found)
         figure.set_figwidth(max(figure.get_figwidth(), 0.3 * len(rows)))
         mean = [cell["mean"] for _, cell in rows]
         spread = [
             [cell["mean"] - cell["low"] for _, cell in rows],
             [cell["high"] - cell["mean"] for _, cell in rows],
         ]
-        colours = [style_of(policy).colour for policy, _ in rows]
+        colours = [styles[policy].colour for policy, _ in rows]
         several = any(cell["high"] > cell["low"] for _, cell in rows)
         whiskers = spread if several else None
         axes.bar([policy for policy, _ in rows], mean, yerr=whiskers, color=colours, ecolor="0.3", capsize=2)
@@ -239,9 +239,9 @@ def _panels(titles: Sequence[str], y: str) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.axes)
 
 
-def _lines(axes: Axes, curves: Sequence[data.Curve]) -> None:
+def _lines(axes: Axes, curves: Sequence[data.Curve], styles: dict[str, Style]) -> None:
     for curve in curves:
-        style = style_of(curve.policy)
+        style = styles[curve.policy]
         axes.plot(curve.x, curve.y, color=style.colour, linestyle=LINES[style.dash], label=curve.policy, linewidth=1)
 
 

@@ -7,12 +7,11 @@ from importlib.resources import files
 from typing import Any
 
 from fairlead.model.units import format_duration, format_number
-from fairlead.numerics.paired import ALPHA, fewest_pairs
+from fairlead.numerics.paired import ALPHA
 from fairlead.studies.comparison.compare import Comparison
 from fairlead.studies.comparison.table import by_tenant
-from fairlead.studies.comparison.words import NOT_RANKED, gpus_of, title_of, unfinished_of, value_text
+from fairlead.studies.comparison.words import NOT_RANKED, gpus_of, title_of, unfinished_of, value_text, why_no_best
 from fairlead.studies.report import charts, data
-from fairlead.studies.report.style import style_of
 from fairlead.traces.files import create_text
 
 KIND = "report/1"
@@ -37,12 +36,12 @@ def render(found: Comparison, window_h: tuple[float, float] | None = None) -> st
         title=title_of(answer),
         answer=answer,
         loads=[{"value": load, "label": _load_text(load)} for load in answer["loads"]],
-        colour={policy["name"]: style_of(policy["name"]).colour for policy in answer["policies"]},
+        colour={policy: style.colour for policy, style in data.styles(found).items()},
         cell=_cell,
         unfinished=unfinished_of,
         not_ranked=NOT_RANKED if any(map(unfinished_of, answer["rows"])) else "",
         seeds=max((row["runs"] for row in answer["rows"]), default=0),
-        fewest=fewest_pairs(),
+        no_best=why_no_best(answer),
         alpha=ALPHA,
         world=_world(answer),
         tenants=_tenant_table(answer),

@@ -1,4 +1,4 @@
-"""One look for every chart: a policy has the same colour, line and marker wherever it is drawn.
+"""One look for every chart: a policy has the same colour, line and marker wherever a comparison draws it.
 
 Colours are Okabe and Ito's, without the yellow that white paper swallows, and two of Tol's: told apart with every common
 kind of colour blindness. With more policies than colours, lines and markers tell them apart too.
@@ -7,8 +7,8 @@ kind of colour blindness. With more policies than colours, lines and markers tel
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 BLUE, ORANGE, GREEN, VERMILLION, PINK, SKY, BLACK, WINE, GREY = (
     "#0072B2",
@@ -64,14 +64,27 @@ KNOWN = {
 }
 
 
-def style_of(policy: str) -> Style:
-    """By name alone, so that it does not depend on who else is in the chart."""
-    if policy in KNOWN:
-        return KNOWN[policy]
+def styles_of(policies: Sequence[str]) -> dict[str, Style]:
+    """Of all policies of a comparison: of known ones by name alone, of others what is still free, in the order given."""
+    styles = {policy: KNOWN[policy] for policy in policies if policy in KNOWN}
+    for policy in policies:
+        if policy not in styles:
+            styles[policy] = _free_style(policy, styles.values())
+    return styles
+
+
+def _free_style(policy: str, taken: Iterable[Style]) -> Style:
+    """The first colour that nobody has; where there is none, the first line in a colour; then by name alone."""
     n = int.from_bytes(hashlib.sha256(policy.encode()).digest()[:8], "big")
     colour, rest = n % len(COLOURS), n // len(COLOURS)
     # Never a solid line with a circle: those are of policies that we know by name.
-    return Style(COLOURS[colour], DASHES[1 + rest % 3], MARKERS[3 + rest // 3 % 5])
+    own = Style(COLOURS[colour], DASHES[1 + rest % 3], MARKERS[3 + rest // 3 % 5])
+    lines = {(style.colour, style.dash) for style in taken}
+    free = [c for c in COLOURS if c not in {colour for colour, _ in lines}]
+    if free:
+        return replace(own, colour=free[0])
+    spare = [(c, d) for d in DASHES[1:] for c in COLOURS if (c, d) not in lines]
+    return replace(own, colour=spare[0][0], dash=spare[0][1]) if spare else own
 
 
 def tenant_colours(tenants: Sequence[str]) -> dict[str, str]:
