@@ -121,7 +121,7 @@ def test_a_counter_example_is_small() -> None:
     found = failure(by_order(starve))
 
     assert found is not None
-    assert found.world.count(" GPUs, ") == 1  # one job is enough
+    assert found.world.count(" steps, ") == 1  # one job is enough
     assert "never finish" in found.said or "still" in found.said
 
 
@@ -174,3 +174,34 @@ def test_a_file_without_a_policy_is_refused(
 
     assert stopped.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("    free =", "    assert view.total[0] > 0\n    free =", "declare knows=frozenset({Knows.LENGTHS})"),
+        ("    free =", "    return None\n    free =", "returned None; allocate must return (answer, memory)"),
+        (
+            "return Grants(jobs, types, gpus), memory",
+            "return Grants(jobs, types, gpus)",
+            "returned Grants; allocate must",
+        ),
+        ("int(view.width[j])", "1", "job j"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_words_of_who_writes_policies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
+) -> None:
+    path = tmp_path / "mine.py"
+    text = Path(TEMPLATE).read_text(encoding="utf-8")
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    sys.argv = ["fairlead", "check-policy", f"{path}:policy"]
+
+    with pytest.raises(SystemExit) as stopped:
+        main()
+
+    out = capsys.readouterr().out
+    assert stopped.value.code == 1
+    assert said in out.splitlines()[1]
+    assert "Settings(" not in out
+    assert "tenant weights: all 1" in out

@@ -13,6 +13,7 @@ from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.view import View
+from fairlead.model.words import counted
 from fairlead.placement.moves import RESTARTS_WORTH, drop_idle_moves, fill_gaps, joined, settle, settle_spots
 from fairlead.placement.pack import pack
 from fairlead.placement.quotas import more_than, within_quotas
@@ -53,7 +54,7 @@ def decide(
     if policy.level is Level.TASKS:
         raise InputError(f"policy {policy.name} decides single tasks and not rounds; only the simulator runs it")
     allocation: Allocation
-    allocation, remembered = policy.allocate(seen, memory.policy)
+    allocation, remembered = _answer(policy, policy.allocate(seen, memory.policy))
     owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
     if isinstance(allocation, Placement):
         changed = settle_spots(view, allocation.spots, pinned)
@@ -79,6 +80,17 @@ def decide(
         holds_until_s = min(holds_until_s, pins_until_s)
     decision = _plan(view, changed, cause, holds_until_s, allocation.answer.solver)
     return decision, Memory(remembered, owed)
+
+
+def _answer(policy: Policy, found: Any) -> tuple[Allocation, Any]:
+    """What the policy returned, if it is of the right form: policies are other people's code."""
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Allocation):
+        return found
+    what = f"({', '.join(type(part).__name__ for part in found)})" if isinstance(found, tuple) else type(found).__name__
+    raise InputError(
+        f"policy {policy.name} returned {what.replace('NoneType', 'None')}; allocate must return (answer, memory), "
+        "such as Grants(jobs, types, gpus), None"
+    )
 
 
 def _pinned(view: View, cause: Cause, min_run_s: float) -> tuple[BoolArray, float]:
@@ -147,7 +159,7 @@ def _check(view: View, left: list[Spot], start: list[int], spots: tuple[Spot, ..
                 raise BrokenInvariantError(f"node {node} is given {-free[node]} GPUs more than it has free")
         if gpus not in view.width_sets[width_set]:
             raise BrokenInvariantError(
-                f"job {view.job[j]} was given {gpus} GPUs; it runs on {view.width_sets[width_set]}"
+                f"job {view.job[j]} was given {counted(gpus, 'GPU')}; it runs on {view.width_sets[width_set]}"
             )
         if len(spot) > 1:
             _check_mix(view, j, spot)

@@ -7,7 +7,9 @@ and makes the first one that fails as small as it can.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -183,8 +185,22 @@ def _try(check: Callable[[Setup], None], setup: Setup) -> str | None:
     except BrokenRuleError as error:
         return str(error)
     except Exception as error:
-        return reason_of(error)
+        return _named(reason_of(error), setup) + _hint(error, setup.policy)
     return None
+
+
+def _named(said: str, setup: Setup) -> str:
+    """Deciding knows jobs and nodes by number; the world that is printed has their names."""
+    names = {"job": [job.id for job in setup.trace.jobs], "node": setup.cluster.nodes}
+    return re.sub(r"\b(job|node) (\d+)\b", lambda match: f"{match[1]} {names[match[1]][int(match[2])]}", said)
+
+
+def _hint(error: Exception, policy: Policy) -> str:
+    lines = [frame.line or "" for frame in traceback.extract_tb(error.__traceback__)]
+    hidden = any(re.search(r"\.(total|done)\b", line) for line in lines[-2:])
+    if Knows.LENGTHS in policy.knows or "NoneType" not in str(error) or not hidden:
+        return ""
+    return "; lengths are hidden: declare knows=frozenset({Knows.LENGTHS}) to be shown view.total and view.done"
 
 
 def _shrink(check: Callable[[Setup], None], setup: Setup, said: str) -> tuple[Setup, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
 from fairlead.model.allocation import Level
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
 from fairlead.model.jobs import JobSpec
+from fairlead.model.words import counted
 from fairlead.numerics.random import stream
 from fairlead.policies.policy import Policy
 from fairlead.rates.profile import ModelFacts, Profile, Speed
@@ -79,16 +80,25 @@ def describe(setup: Setup) -> str:
         f"{name} ({gpus} {cluster.types[t]})"
         for name, gpus, t in zip(cluster.nodes, cluster.node_gpus.tolist(), cluster.node_type.tolist(), strict=True)
     )
-    lines = [f"nodes: {nodes}", f"settings: {setup.settings}", f"world: {setup.world}"]
-    lines += [f"restart cost: {setup.restart_s}", f"weights: {dict(setup.tenant_weight) or 'all 1'}", "jobs:"]
+    lines = [f"nodes: {nodes}", f"settings: {_beyond_defaults(setup.settings)}"]
+    lines += [f"world: {_beyond_defaults(setup.world)}"]
+    restart = "each model's own" if setup.restart_s is None else f"{setup.restart_s:g} s"
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in setup.tenant_weight.items())
+    lines += [f"restart cost: {restart}", f"tenant weights: {weights or 'all 1'}", "jobs:"]
     for job in setup.trace.jobs:
         more = f", types {'|'.join(job.types)}" if job.types else ""
         more += f", widths {'|'.join(map(str, job.widths))}" if len(job.widths) > 1 else ""
         more += ", relaxed" * job.relaxed + (f", weight {job.weight:g}" if job.weight != 1 else "")
         lines.append(
-            f"  {job.id} of {job.tenant}: {job.model}, {job.gpus} GPUs, {job.steps:.4g} steps, at {job.arrival_s:g} s{more}"
+            f"  {job.id} of {job.tenant}: {job.model}, {counted(job.gpus, 'GPU')}, {job.steps:.4g} steps, at {job.arrival_s:g} s{more}"
         )
     return "\n".join(lines)
+
+
+def _beyond_defaults(chosen: Settings | World) -> str:
+    plain = type(chosen)()
+    names = [part.name for part in fields(chosen) if getattr(chosen, part.name) != getattr(plain, part.name)]
+    return ", ".join(f"{name}={getattr(chosen, name)}" for name in names) or "as by default"
 
 
 def _cluster(random: np.random.Generator) -> Cluster:
