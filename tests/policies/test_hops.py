@@ -135,6 +135,32 @@ def test_an_elastic_job_widens_into_what_is_free() -> None:
     assert placed(view) == (((0, 4),),)
 
 
+def test_idle_gpus_go_to_who_is_placed_if_nobody_else_can_use_them() -> None:
+    """The gang of seven leaves a GPU on each node; three such make a job of 7 one of 10, if it does not mind being spread."""
+    jobs = [job("wide", 7, 400.0, widths=(7, 10)), job("gang", 7, 4e4)]
+    free = np.array([1, 1, 1, 1])
+
+    def wider(model: str) -> dict[int, Spot]:
+        view = Scene([replace(spec, model=model) for spec in jobs], "v100:32x8", SPREAD, now_s=10.0).view()
+        return Planner(view, latency_ratio(view)).widened({0: ((0, 7),), 1: ((1, 7),)}, free)
+
+    assert wider("light") == {0: ((0, 8), (1, 1), (2, 1))}
+    assert wider("heavy") == {}
+
+
+def test_a_job_does_not_restart_for_a_gpu_that_gains_it_less_than_that_costs() -> None:
+    spec = job("a", 7, 1e6, model="light", widths=(7, 8))
+    held = {"a": ((0, 7),)}
+
+    def wider(restart_s: float) -> dict[int, Spot]:
+        scene = Scene([spec], "v100:8x8", SPREAD, held, now_s=1000.0, restart_s=restart_s)
+        view = scene.view()
+        return Planner(view, latency_ratio(view)).widened({0: ((0, 7),)}, np.array([1]))
+
+    assert wider(restart_s=10.0) == {0: ((0, 8),)}
+    assert wider(restart_s=500.0) == {}
+
+
 # ---- plans -------------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ def hops(
     sigma: float = SIGMA,
     plans: int = 3,
     restart: bool = True,
+    widen: bool = True,
     solve_s: float | None = None,
 ) -> tuple[Placement, None]:
     """The queue by priority; its head, as far as the GPUs reach, enters a program over configurations.
@@ -40,7 +41,8 @@ def hops(
     behind while it ran, less a quarter, if that is more.
     While GPUs are idle a further plan is made on them, up to `plans`; its window is mended so that jobs which mind
     being spread do not keep fragments from those who do not.
-    As in the paper: priority=latency-ratio, power=1, served=0, restart=False.
+    What no plan can use goes to jobs that are placed, if they are worth more with it (`widen`).
+    As in the paper: priority=latency-ratio, power=1, served=0, restart=False, widen=False.
 
     Departs: with `restart` every configuration but the present one is multiplied by (T - n S) / (T + S), at least 0.5,
     where the job has run for T and paid n restarts of S; the paper moves jobs as if that were free.
@@ -78,6 +80,8 @@ def hops(
         spots.update(plan.spots)
         free = _without(free, plan.spots)
         queue = queue[~np.isin(queue, list(plan.spots))]
+    if widen:
+        spots.update(planner.widened({j: spot for j, spot in spots.items() if not pinned[j]}, free))
     placed = tuple(spots.get(j, NOWHERE) for j in range(view.jobs))
     return Placement(placed, Answer(holds_until_s=view.now_s, solver=solver)), None
 

@@ -84,6 +84,43 @@ class Planner:
             fits[kind] = bool(self._group_table(kind, groups) or self._uneven_spots(kind, groups, free))
         return queue[fits[self._kinds.of[queue]]]
 
+    def widened(self, spots: dict[int, Spot], free: IntArray) -> dict[int, Spot]:
+        """Of these jobs, those that take GPUs which are idle after all, on top of their own, and are worth more with them.
+
+        In the order in which they are named; on their own nodes first, and beyond them only who does not mind.
+        """
+        free = free.copy()
+        wider: dict[int, Spot] = {}
+        for j, spot in spots.items():
+            here = {int(self._view.cluster.node_type[node]) for node, _ in spot}
+            if len(here) == 1 and free.any() and (more := self._wider(j, spot, here.pop(), free)):
+                wider[j] = more
+                for node, gpus in more:
+                    free[node] -= gpus - dict(spot).get(node, 0)
+        return wider
+
+    def _wider(self, j: int, spot: Spot, t: int, free: IntArray) -> Spot | None:
+        """The widest of the job's widths that idle GPUs of its type allow, if it is worth more than the spot it has."""
+        kind, width, own = int(self._kinds.of[j]), sum(gpus for _, gpus in spot), dict(spot)
+        others = np.flatnonzero((self._view.cluster.node_type == t) & (free > 0)).tolist()
+        others = [node for node in others if node not in own and self._may_spread(kind, t)]
+        nodes = [*own, *sorted(others, key=lambda node: -int(free[node]))]
+        room = sum(int(free[node]) for node in nodes)
+        now = self._kinds.rate(kind, t, width, len(spot))
+        for more in reversed([w for w in self._kinds.widths[kind] if width < w <= width + room]):
+            added = dict(_fill(nodes, free, more - width))
+            wider = tuple(sorted((node, own.get(node, 0) + added.get(node, 0)) for node in {*own, *added}))
+            rate = self._kinds.rate(kind, t, more, len(wider))
+            if rate > 0 and self.value(j, rate, wider) > self._value_of(j, now, spot):
+                return wider
+        return None
+
+    def _value_of(self, j: int, rate: float, spot: Spot) -> float:
+        """Of a spot that may be where the job is now."""
+        moved = 1.0 if spot == self._view.spots.get(j) else float(self._moved[j])
+        speed, gpus = rate * self._speed_on(j, spot) * moved, sum(count for _, count in spot)
+        return float(self._worth(np.array([j]), np.array([speed]), np.array([gpus]))[0])
+
     def _on_groups(self, jobs: IntArray, groups: Groups, free: IntArray) -> Choices:
         """Every allowed width on every group that holds it, and the spots that no group can offer: where a job is now,
         and nodes of unequal size taken together.
@@ -191,8 +228,7 @@ class Planner:
             return None
         types = {int(self._view.cluster.node_type[node]) for node, _ in spot}
         gpus, kind = sum(count for _, count in spot), int(self._kinds.of[j])
-        rate = min(self._kinds.rate(kind, t, gpus, len(spot)) for t in types) * self._speed_on(j, spot)
-        return j, float(self._worth(np.array([j]), np.array([rate]), np.array([gpus]))[0]), spot
+        return j, self._value_of(j, min(self._kinds.rate(kind, t, gpus, len(spot)) for t in types), spot), spot
 
     def value(self, j: int, rate: float, spot: Spot) -> float:
         return self._values(j, [(rate, spot)])[0]

@@ -99,7 +99,9 @@ VARIANTS = {
     "gavel, rounds only": Variant("gavel", when=When.ROUNDS),
     "hops, restarts ignored": Variant("hops", Sensing.THREE_LAYER, (("restart", False),)),
     "hops, as in the paper": Variant(
-        "hops", Sensing.SERVERS, (("priority", "latency-ratio"), ("served", 0.0), ("restart", False))
+        "hops",
+        Sensing.SERVERS,
+        (("priority", "latency-ratio"), ("served", 0.0), ("restart", False), ("widen", False)),
     ),
 }
 QUICK_VARIANTS = {name: VARIANTS[name] for name in ("hops", "sia", "gavel", "hops, knows types only")}

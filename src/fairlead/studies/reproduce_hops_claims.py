@@ -41,7 +41,7 @@ attained service ends sooner and has the longer JCT (see the table on priorities
     "wait_h": OUR_PACKING,
     "max_lr": OUR_PACKING,
     "max_ftf": f"what is most behind are jobs of a few minutes that start at once on slow GPUs; and {OUR_PACKING}",
-    "idle": f"what Hops leaves are single GPUs beside gangs of 7 on servers of 8, while the narrowest job that waits wants more; and {OUR_PACKING}",
+    "idle": f"what Hops leaves are single GPUs beside gangs on servers of 8, while the narrowest job that waits wants more; and {OUR_PACKING}",
 }
 PAPER_LR = {"latency-ratio": "3.2", "las": "above 80", "sjf": "above 80", "srtf": "above 80"}
 WHY_LR = """\
