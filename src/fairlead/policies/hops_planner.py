@@ -24,9 +24,8 @@ BIAS = 0.01  # above the smallest priority, where one is not positive
 USE = 1e-2  # worth of a GPU in use, so that leaving one idle is never free of charge
 LEAST_WEIGHT = 1e-4  # of the largest: below this the solver takes a job's gain for noise
 SPEED_BINS = (0.05, 0.1, 0.2)  # nodes whose speeds differ by less are one group
-MOST_CELLS = (
-    25_000  # jobs x groups, above which bins are wider: 2 instead of 6 CPU s at 2,048 GPUs for 0.5 % of the value
-)
+# Jobs x groups, above which bins are wider: 2 instead of 6 CPU s at 2,048 GPUs for 0.5 % of the value.
+MOST_CELLS = 25_000
 UNEVEN_SPOTS = 4  # per width and type, where only unequal nodes together hold a gang
 FRAGMENT_JOBS = 12  # who wait and are offered what stage 1 leaves
 
