@@ -419,6 +419,24 @@ def test_what_each_policy_may_know_is_told(capsys: pytest.CaptureFixture[str], t
     assert {metric.name for metric in METRICS} == set(found["rows"][0]["metrics"])
 
 
+def test_options_that_have_no_effect_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(
+        "id,tenant,model,arrival_s,gpus,steps\na,u,resnet50,0,1,30000\nb,v,resnet50,9,1,30000\n", encoding="utf-8"
+    )
+    more = ["--policies", "fifo", "--state", str(tmp_path / "state")]
+
+    call("compare", "--cluster", "v100:2", "--trace", str(tmp_path / "jobs.csv"), "--tenants", "3", *more)
+    assert "tenant: jobs that name one keep it; --tenants spreads only those that name none" in capsys.readouterr().out
+    call(*BASE, "--loads", "0.5", *more)
+    assert "--loads goes before load=1.2 of --generate" in capsys.readouterr().out
+    call(*BASE, *more)
+    assert "--loads goes before" not in capsys.readouterr().out
+    assert call(*BASE, "--window", "90000..90001", *more) == 0
+    assert "--window 90000..90001 begins after the last job ended" in capsys.readouterr().err
+    call(*BASE, "--window", "0..1", *more)
+    assert "--window" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

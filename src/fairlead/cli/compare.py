@@ -115,6 +115,8 @@ def compare(
             print_comparison(found.answer)
             for what, path in written.items():
                 print(f"{what}: {path}")
+    if shown_h is not None:
+        _warn_of_empty(shown_h, found.answer)
     if not found.answer["runs"]:
         raise typer.Exit(1)
 
@@ -227,6 +229,14 @@ def hours_of(text: str) -> tuple[float, float]:
     return found
 
 
+def _warn_of_empty(shown_h: tuple[float, float], answer: dict[str, Any]) -> None:
+    """Only now is it known how long the runs are."""
+    ends_h = [(run["summary"]["makespan_s"] or 0.0) / 3600 for run in answer["runs"]]
+    if ends_h and shown_h[0] >= max(ends_h):
+        said = f"begins after the last job ended (hour {max(ends_h):.4g}), so the Gantt charts are empty"
+        typer.echo(f"--window {shown_h[0]:g}..{shown_h[1]:g} {said}; choose earlier hours", err=True)
+
+
 def spec_of(text: str) -> Generated:
     from fairlead.studies.comparison.workloads import Generated
 
@@ -239,7 +249,7 @@ def spec_of(text: str) -> Generated:
             more[name] = int(value) if name == "tenants" else value if name in GENERATE[:2] else float(value)
         except ValueError:
             raise InputError(f'--generate {name}: "{value}" is not a number') from None
-    return Generated(more.pop("load", 0.8), more)
+    return Generated(more.pop("load", None), more)
 
 
 # ---- the table -----------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class Assigner:
         if row.ended:
             self._ended[row.ended] += 1
         return JobSpec(
-            row.id, row.tenant or self._tenant(row), model, row.submit_s, row.gpus, steps,
+            row.id, self._tenant(row), model, row.submit_s, row.gpus, steps,
             row.widths, row.types, row.weight, row.relaxed,
         )  # fmt: skip
 
@@ -82,6 +82,10 @@ class Assigner:
         return (*self._used, *unknown, *(ended if how else ()))
 
     def _tenant(self, row: Row) -> str:
+        if row.tenant:
+            if self.options.tenants is not None:
+                self._note("tenant: jobs that name one keep it; --tenants spreads only those that name none")
+            return row.tenant
         if self.options.tenants is None:
             self._note("tenant: all jobs that name none belong to one; --tenants N spreads them over N")
             return DEFAULT_TENANT

@@ -18,13 +18,14 @@ from fairlead.traces.stats import trace_stats
 Workload = Callable[[float | None, int], Trace]
 
 GENERATE_JOBS = 100
+LOAD = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
     """What `--generate` says, on top of the defaults of `fairlead trace generate`."""
 
-    load: float = 0.8
+    load: float | None = None  # None: LOAD, unless the comparison says which
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -49,9 +50,11 @@ def from_file(path: str, profile: Profile, cluster: Cluster, jobs: int | None, o
 def from_generator(profile: Profile, cluster: Cluster, jobs: int | None, given: Generated) -> Workload:
     def build(load: float | None, seed: int) -> Trace:
         count = GENERATE_JOBS if jobs is None else jobs
-        return generate(
-            cluster, profile, jobs=count, load=given.load if load is None else load, seed=seed, **given.more
-        )
+        chosen = next(wanted for wanted in (load, given.load, LOAD) if wanted is not None)
+        trace = generate(cluster, profile, jobs=count, load=chosen, seed=seed, **given.more)
+        if load is None or given.load is None:
+            return trace
+        return replace(trace, notes=(*trace.notes, f"--loads goes before load={given.load:g} of --generate"))
 
     return build
 
