@@ -26,7 +26,7 @@ def test_without_a_configuration_there_are_no_aliases(tmp_path: Path, monkeypatc
 
 
 def test_a_configuration_that_was_named_must_be_there(config: Path) -> None:
-    with pytest.raises(InputError, match=r"config\.yaml"):
+    with pytest.raises(InputError, match=rf"config\.yaml: no such file, but {VARIABLE} names it"):
         read_aliases()
 
 

@@ -119,7 +119,7 @@ def test_bad_lines_may_be_skipped_and_are_counted(write: Write) -> None:
         ("id,id,model,arrival_s,gpus\n", 'line 1: column "id" stands twice'),
         ("# fairlead: trace/9\nid,model,arrival_s,gpus\n", 'line 1: this is a "trace/9" file'),
         ("hello\n", "is in no format that we know"),
-        ("", "is in no format that we know"),
+        ("", "is empty; wanted a trace"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused_even_when_bad_lines_are_skipped(write: Write, text: str, says: str) -> None:
@@ -263,3 +263,15 @@ def test_the_whole_philly_csv_is_read_in_under_three_seconds(shared: Shared, def
 def test_a_missing_trace_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read_trace(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("100|ann|COMPLETED|2024-01-02T03:04:05|gres/gpu=1\n", "without its line of column names"),
+        ("JobID,State,Submit,AllocTRES\n100,COMPLETED,2024-01-02T03:04:05,gres/gpu=1\n", "sacct with commas"),
+    ],
+)
+def test_what_is_nearly_a_trace_is_told_apart(write: Write, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_trace(write(text))

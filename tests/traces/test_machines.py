@@ -6,9 +6,9 @@ import pytest
 
 from fairlead.model.errors import InputError
 from fairlead.traces.clusters import format_cluster, parse_cluster, read_cluster
-from fairlead.traces.machines import expand_hosts
+from fairlead.traces.machines import conversion_notes, expand_hosts
 
-from .conftest import Shared
+from .conftest import Shared, Write
 
 SINFO = """NODELIST PARTITION GRES STATE
 gpu01 short gpu:a100:4(S:0-1) idle
@@ -102,3 +102,13 @@ def test_an_alias_names_gpus_that_slurm_does_not() -> None:
 def test_gpus_may_be_spelt_as_drivers_do() -> None:
     assert read_cluster("NVIDIA-A100-SXM4-80GB:8x8,Tesla T4:4").types == ("a100-80", "t4")
     assert parse_cluster("nodes: [{gpu: Tesla V100-SXM2-32GB, gpus: 4}]", "c").memory_gib.tolist() == [32.0]
+
+
+def test_a_conversion_says_what_was_left_out_and_assumed(write: Write) -> None:
+    path = write("NODELIST|GRES\ngpu1|gpu:v100:4\nlogin1|(null)\n")
+
+    notes = conversion_notes(str(path), read_cluster(path))
+
+    assert notes[0] == "left out: 1 node without GPUs"
+    assert "v100 16 GiB" in notes[1]
+    assert conversion_notes("v100:8", read_cluster("v100:8")) == ()

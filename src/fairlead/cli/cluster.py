@@ -6,6 +6,7 @@ import typer
 
 from fairlead.cli.options import Aliases, gpu_aliases
 from fairlead.cli.output import Format, Output, print_json, print_table
+from fairlead.model.words import counted
 
 app = typer.Typer(help="Read and convert descriptions of clusters.", no_args_is_help=True)
 
@@ -37,7 +38,7 @@ def show(source: Source, alias: Aliases = None, output: Output = Format.table) -
     if output is Format.json:
         print_json({"nodes": len(cluster.nodes), "gpus": cluster.total_gpus, "types": rows})
     else:
-        title = f"{cluster.total_gpus:,} GPUs on {len(cluster.nodes):,} nodes"
+        title = f"{counted(cluster.total_gpus, 'GPU')} on {counted(len(cluster.nodes), 'node')}"
         print_table(title, list(rows[0]), [[str(value) for value in row.values()] for row in rows], left=2)
 
 
@@ -50,10 +51,13 @@ def convert(
 ) -> None:
     """Turn a machine list into a cluster file of ours."""
     from fairlead.traces.clusters import read_cluster, write_cluster
+    from fairlead.traces.machines import conversion_notes
 
     cluster = read_cluster(source, gpu_aliases(alias))
+    notes = conversion_notes(source, cluster, gpu_aliases(alias))
     write_cluster(cluster, out)
     if output is Format.json:
-        print_json({"cluster": out, "nodes": len(cluster.nodes), "gpus": cluster.total_gpus})
+        print_json({"cluster": out, "nodes": len(cluster.nodes), "gpus": cluster.total_gpus, "notes": notes})
     else:
-        print(f"wrote {len(cluster.nodes):,} nodes with {cluster.total_gpus:,} GPUs to {out}")
+        size = f"{counted(len(cluster.nodes), 'node')} with {counted(cluster.total_gpus, 'GPU')}"
+        print(f"wrote {size} to {out}", *notes, sep="\n  ")

@@ -8,6 +8,7 @@ from fairlead.cli.options import Cluster, Importing, Seed, Throughputs, open_pro
 from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, format_number
+from fairlead.model.words import counted
 
 app = typer.Typer(help="Read, convert and generate workloads.", no_args_is_help=True)
 
@@ -31,7 +32,11 @@ def convert(
     if output is Format.json:
         print_json({"trace": out, "format": done.format, "jobs": done.jobs, "notes": list(done.notes)})
     else:
-        print(f"{source} is in the format {done.format}; wrote {done.jobs} jobs to {out}", *done.notes, sep="\n  ")
+        print(
+            f"{source} is in the format {done.format}; wrote {counted(done.jobs, 'job')} to {out}",
+            *done.notes,
+            sep="\n  ",
+        )
 
 
 @app.command()
@@ -115,7 +120,7 @@ def generate(
     if output is Format.json:
         print_json({"trace": out, "jobs": len(trace.jobs), "notes": list(trace.notes)})
     else:
-        print(f"wrote {len(trace.jobs)} jobs to {out}", *trace.notes, sep="\n  ")
+        print(f"wrote {counted(len(trace.jobs), 'job')} to {out}", *trace.notes, sep="\n  ")
 
 
 def _print_stats(found: dict[str, Any], notes: list[str]) -> None:

@@ -143,7 +143,12 @@ def read_json(path: str) -> dict[str, Any]:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None
     except ValueError as error:
         line = getattr(error, "lineno", None)
-        raise InputError(f"is not JSON: {getattr(error, 'msg', error)}", path=path, line=line) from None
+        raise InputError(
+            f"is not JSON ({getattr(error, 'msg', error)}); wanted an instance with gpus and tenants, or what `fairlead allocate "
+            "-o json` prints (`fairlead audit` takes a journal too)",
+            path=path,
+            line=line,
+        ) from None
     if not isinstance(value, dict):
         raise InputError("wanted a JSON object with gpus and tenants", path=path)
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fairlead.model.errors import InputError
 from fairlead.traces.files import read_text
 from fairlead.traces.marked_yaml import parse_yaml
 
@@ -21,6 +22,8 @@ def read_aliases() -> dict[str, str]:
     path = Path(named) if named else Path.home() / ".config" / "fairlead" / "config.yaml"
     if not named and not path.is_file():
         return {}
+    if not path.is_file():
+        raise InputError(f"no such file, but {VARIABLE} names it; unset the variable or make the file", path=str(path))
     fields = parse_yaml(read_text(path), str(path), "configuration").mapping(("aliases",))
     if "aliases" not in fields:
         return {}

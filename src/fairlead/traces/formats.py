@@ -152,6 +152,20 @@ def detect_format(path: str | Path) -> Format:
     for known in FORMATS:
         if known.detect(head):
             return known
+    first = head.partition("\n")[0]
+    if not head.strip():
+        raise InputError("is empty; wanted a trace", path=str(path))
+    if first.count("|") > 1:
+        raise InputError(
+            "looks like sacct without its line of column names; write it with --parsable2 and without --noheader",
+            path=str(path),
+        )
+    if "JobID" in first.split(","):
+        raise InputError(
+            "looks like sacct with commas, which stand inside AllocTRES too; write it with --parsable2, which puts | "
+            "between columns",
+            path=str(path),
+        )
     names = ", ".join(known.name for known in FORMATS)
     raise InputError(f"is in no format that we know ({names}); name it with --trace-format", path=str(path))
 

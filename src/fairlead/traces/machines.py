@@ -16,11 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
+from fairlead.model.words import counted
+from fairlead.traces.files import read_text
 from fairlead.traces.importers.alibaba import alibaba_gpu
 from fairlead.traces.importers.rows import csv_lines, csv_records, whole
 
@@ -63,6 +66,21 @@ def parse_machines(text: str, path: str, kind: MachineList, aliases: Aliases | N
     return build_cluster([_group(count, gpu, gpus, path, lines[gpu, gpus]) for (gpu, gpus), count in counts.items()])
 
 
+def conversion_notes(path: str, cluster: Cluster, aliases: Aliases | None = None) -> tuple[str, ...]:
+    """What was left out of the machine list at `path` and what was assumed; nothing for other descriptions of clusters."""
+    text = read_text(path) if Path(path).is_file() else ""
+    kind = find_machine_list(text) if text else None
+    if kind is None:
+        return ()
+    without = sum(gpus == 0 for _, _, gpus in kind.machines(text, aliases or {}))
+    left_out = (f"left out: {counted(without, 'node')} without GPUs",) if without else ()
+    memory = ", ".join(f"{t} {gib:g} GiB" for t, gib in zip(cluster.types, cluster.memory_gib.tolist(), strict=True))
+    return (
+        *left_out,
+        f"memory is that of the common card of each type: {memory}; change memory_gib where it is not so",
+    )
+
+
 def _group(count: int, gpu: str, gpus: int, path: str, line: int) -> NodeGroup:
     try:
         return NodeGroup(count, gpu, gpus)
@@ -103,7 +121,7 @@ def _sinfo(text: str, aliases: Aliases) -> Iterator[_Machine]:
         for name in names:
             if name not in seen:  # a node stands once per partition
                 seen.add(name)
-                yield from ((line, gpu, count) for gpu, count in gpus)
+                yield from ((line, gpu, count) for gpu, count in gpus or [("", 0)])
 
 
 def _sinfo_table(text: str) -> Iterator[tuple[int, Iterable[str], str]]:

@@ -294,6 +294,8 @@ def _speed(cells: list[str], columns: list[str]) -> Speed:
     batch, rate = (_number(field, name) for name in ("batch", "rate"))
     if not 0 < batch <= 1e9:
         raise InputError(f"batch is {batch}; wanted a number above 0")
+    if rate < 0:
+        raise InputError(f"rate is {field['rate']}; wanted a number of {field['unit']}, or 0 where it does not run")
     return Speed(
         field["model"],
         canonical_gpu(field["gpu"]),
