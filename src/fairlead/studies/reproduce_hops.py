@@ -75,7 +75,7 @@ class Scale:
     arrivals_per_h: tuple[float, ...]
 
 
-QUICK = Scale(small_seeds=2, large_seeds=1, large_jobs=100, priorities=(), arrivals_per_h=())
+QUICK = Scale(small_seeds=2, large_seeds=1, large_jobs=300, priorities=(), arrivals_per_h=())
 FULL = Scale(5, 3, 500, PRIORITIES, (30.0, 300.0, 1200.0))  # 100 jobs/h is the setting itself
 FIRST_SEED = 10  # 0 to 2 are what the policy was tuned on
 
