@@ -29,6 +29,7 @@ from fairlead.rounds.look import look
 from fairlead.rounds.loop import Settings, When
 from fairlead.rounds.state import State
 from fairlead.sim.truth import World
+from fairlead.studies.policy_worlds import FACTS, GPUS, MODELS
 from fairlead.studies.simulate import Result, Setup, simulate, without_impossible
 from fairlead.traces.formats import Trace
 
@@ -166,15 +167,6 @@ def granted(view: View, given: Grants) -> list[list[int]]:
 
 
 # ---- worlds --------------------------------------------------------------------------------------------------------
-
-GPUS = ("v100", "p100", "k80")
-MODELS = ("light", "heavy", "picky", "spready")
-# `heavy` needs memory that not every type has, `picky` runs on some types only, `spready` loses on several nodes.
-FACTS = {
-    "light": ModelFacts(restart_s=5.0),
-    "heavy": ModelFacts(memory_gib=14.0, restart_s=40.0),
-    "spready": ModelFacts(restart_s=15.0, spread=0.5),
-}
 
 
 @st.composite

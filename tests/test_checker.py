@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from building import FACTS, job, run_checked, setup, true_samples
+from building import job, run_checked, setup, true_samples
 from checker import BadJournalError, check_journal
 from fairlead.rates.profile import Profile, Speed
 from fairlead.sim.truth import World
+from fairlead.studies.policy_worlds import FACTS
 from fairlead.studies.simulate import Setup
 
 Record = dict[str, Any]

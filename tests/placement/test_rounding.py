@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import GPUS, Scene, granted, job, profile, start, stop
+from building import Scene, granted, job, profile, start, stop
 from fairlead.model.allocation import Shares, Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.jobs import JobSpec
@@ -18,6 +18,7 @@ from fairlead.placement.pack import pack
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, round_shares
 from fairlead.policies import REGISTRY
 from fairlead.rounds.look import look
+from fairlead.studies.policy_worlds import GPUS
 
 EVEN = profile({"even": dict.fromkeys(GPUS, 1.0), "v": {"v100": 1.0}})
 NOBODY = np.zeros(0, dtype=bool)

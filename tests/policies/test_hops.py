@@ -355,8 +355,8 @@ def test_no_job_starves_at_a_load_of_1_2() -> None:
     """48 hours of arrivals, then the cluster drains: all end, and nobody waits out of proportion to its size class.
 
     The queue takes a day to form, and who comes before that does not wait: against the median of all 48 hours the largest ratio is
-    3 to 10 times as high (gavel 30 to 200, sia over 1,000). So the median is that of the second day, and the round in
-    which a job arrives, which no order of the queue can save it, does not count as waiting.
+    5 to 15 times as high. So the median is that of the second day, and the round in which a job arrives, which no order of
+    the queue can save it, does not count as waiting.
     """
     made = setup(overload(3, 48.0, gpus=128), "v100:64x8,k80:64x8", "hops", MIXED, restart_s=30.0, round_s=540.0)
     made = replace(made, settings=replace(made.settings, when=When.EVENTS))

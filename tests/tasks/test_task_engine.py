@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from building import FACTS, TASK_POLICIES, Scene, job, profile, run_checked, setup, setups, speed
+from building import TASK_POLICIES, Scene, job, profile, run_checked, setup, setups, speed
 from fairlead.model.allocation import Level
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Served
@@ -28,6 +28,7 @@ from fairlead.sim.task_engine import dispatch
 from fairlead.sim.task_jobs import TaskJobs, as_tasks
 from fairlead.sim.truth import World
 from fairlead.studies.journals import audit_journal
+from fairlead.studies.policy_worlds import FACTS
 from fairlead.studies.simulate import Setup, simulate
 from fairlead.studies.summary import summarise
 
