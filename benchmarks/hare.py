@@ -13,8 +13,8 @@ import numpy as np
 from fairlead.model.tasks import Choice, Instance, Rule, weighted_jct_s
 from fairlead.policies.hare import ADVANTAGE, weighted_srpt
 from fairlead.policies.hlas import hlas
-from fairlead.sim.task_check import violations
-from fairlead.sim.tasks import run_rule
+from fairlead.sim.tasks.check import violations
+from fairlead.sim.tasks.schedules import run_rule
 from fairlead.studies.task_workloads import TaskWorkload, draw
 
 REPEATS = 3

@@ -36,7 +36,7 @@ from fairlead.model.lifecycle import Phase
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rounds.loop import Engine
 from fairlead.rounds.state import State
-from fairlead.sim.engine import SimEngine
+from fairlead.sim.rounds.engine import SimEngine
 from fairlead.sim.truth import Truth
 from fairlead.sim.truth import World as Hidden
 

@@ -13,7 +13,7 @@ from fairlead.rounds.journal import NoJournal
 from fairlead.rounds.look import look
 from fairlead.rounds.loop import run
 from fairlead.rounds.state import State
-from fairlead.sim.engine import SimEngine
+from fairlead.sim.rounds.engine import SimEngine
 
 TYPES = ("k80", "p100", "v100")
 

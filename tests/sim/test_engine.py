@@ -23,8 +23,8 @@ from fairlead.model.view import View
 from fairlead.policies import REGISTRY
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import ModelFacts, Profile
-from fairlead.sim.engine import SimEngine
-from fairlead.sim.faults import Faults
+from fairlead.sim.rounds.engine import SimEngine
+from fairlead.sim.rounds.faults import Faults
 from fairlead.sim.truth import Truth, World
 from fairlead.studies.simulate import simulate
 

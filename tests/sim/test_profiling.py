@@ -13,7 +13,7 @@ from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.model.errors import InputError
 from fairlead.policies.policy import Policy
 from fairlead.rates.profile import ModelFacts
-from fairlead.sim.profiling import Trial, in_the_way, plan
+from fairlead.sim.rounds.profiling import Trial, in_the_way, plan
 from fairlead.sim.truth import World
 from fairlead.studies.simulate import simulate
 

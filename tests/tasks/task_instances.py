@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fairlead.model.tasks import Instance, Schedule, instance, weighted_completion_s
-from fairlead.sim.task_check import violations
+from fairlead.sim.tasks.check import violations
 
 
 def toy(*, j2_in_a_row: bool) -> Instance:

@@ -14,7 +14,7 @@ from task_instances import instances, optimum, total, toy
 from fairlead.model.tasks import Instance, instance, weighted_completion_s
 from fairlead.numerics.task_bounds import best_bound, critical_path, mean_busy_time, pooled
 from fairlead.policies.hare import bounded, candidates
-from fairlead.sim.tasks import best_of, run_list
+from fairlead.sim.tasks.schedules import best_of, run_list
 
 ROUNDING = 1 + 1e-6
 

@@ -11,7 +11,7 @@ from fairlead.model.tasks import Instance, completions_s, instance
 from fairlead.numerics.task_bounds import pooled
 from fairlead.policies.gpu_choice import comparative, priced
 from fairlead.policies.hare import ADVANTAGE, bounded, candidates, faithful, fluid_midpoints, weighted_srpt
-from fairlead.sim.tasks import best_of, run_rule
+from fairlead.sim.tasks.schedules import best_of, run_rule
 
 
 def first(given: Instance, jobs: int) -> Instance:

@@ -13,8 +13,8 @@ from task_instances import instances
 from fairlead.model.arrays import FloatArray
 from fairlead.model.tasks import Instance, Known, Schedule, completions_s, instance
 from fairlead.policies.hlas import hlas
-from fairlead.sim.task_check import violations
-from fairlead.sim.tasks import run_rule
+from fairlead.sim.tasks.check import violations
+from fairlead.sim.tasks.schedules import run_rule
 
 
 def until(schedule: Schedule, time_s: float) -> list[FloatArray]:

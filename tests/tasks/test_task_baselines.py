@@ -13,10 +13,10 @@ from task_instances import instances, total, toy
 from fairlead.model.tasks import Instance, completions_s, instance
 from fairlead.numerics.matching import match
 from fairlead.policies.task_baselines import fifo, homogeneous, match_jobs, srtf, two_dimensional_las
-from fairlead.sim.task_check import violations
-from fairlead.sim.task_gangs import GangPlace, run_gangs
-from fairlead.sim.task_single import run_single
-from fairlead.sim.tasks import run_rule
+from fairlead.sim.tasks.check import violations
+from fairlead.sim.tasks.gangs import GangPlace, run_gangs
+from fairlead.sim.tasks.schedules import run_rule
+from fairlead.sim.tasks.single import run_single
 
 
 @pytest.mark.parametrize("in_a_row", [True, False])

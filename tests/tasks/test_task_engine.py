@@ -23,9 +23,9 @@ from fairlead.policies.policy import Knows, Policy
 from fairlead.rates.profile import Profile
 from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.journal import JournalReader
-from fairlead.sim.task_check import violations
-from fairlead.sim.task_engine import dispatch
-from fairlead.sim.task_jobs import TaskJobs, as_tasks
+from fairlead.sim.tasks.check import violations
+from fairlead.sim.tasks.engine import dispatch
+from fairlead.sim.tasks.jobs import TaskJobs, as_tasks
 from fairlead.sim.truth import World
 from fairlead.studies.journals import audit_journal
 from fairlead.studies.policy_worlds import FACTS

@@ -10,8 +10,8 @@ from task_instances import instances
 
 from fairlead.model.tasks import Instance, Schedule, instance
 from fairlead.policies.hare import weighted_srpt
-from fairlead.sim.task_memory import Keep, residency, with_switch_costs
-from fairlead.sim.tasks import run_rule
+from fairlead.sim.tasks.memory import Keep, residency, with_switch_costs
+from fairlead.sim.tasks.schedules import run_rule
 
 
 def sequence(jobs: list[int]) -> tuple[Instance, Schedule]:

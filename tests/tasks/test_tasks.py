@@ -17,8 +17,8 @@ from fairlead.model.tasks import Choice, Instance, Rule, completions_s, instance
 from fairlead.numerics.random import stream
 from fairlead.numerics.task_bounds import pooled
 from fairlead.policies.hare import bounded, by_midpoints, candidates, faithful, fluid_midpoints, weighted_srpt
-from fairlead.sim.task_check import violations
-from fairlead.sim.tasks import best_of, run_list, run_rule
+from fairlead.sim.tasks.check import violations
+from fairlead.sim.tasks.schedules import best_of, run_list, run_rule
 
 
 def in_turn(given: Instance, choice: Choice = Choice.FASTEST_IDLE) -> Rule:

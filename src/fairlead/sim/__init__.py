@@ -1,1 +1,1 @@
-"""An engine on a virtual clock, and the ground truth that policies do not see."""
+"""Simulated worlds: rounds/ on a virtual clock, tasks/ for single tasks, and the ground truth that policies do not see."""

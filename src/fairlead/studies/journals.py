@@ -27,7 +27,7 @@ from fairlead.rounds.loop import Settings, When
 from fairlead.rounds.records import Record
 from fairlead.rounds.replay import replay, same
 from fairlead.rounds.state import State
-from fairlead.sim.task_engine import run_tasks
+from fairlead.sim.tasks.engine import run_tasks
 from fairlead.sim.truth import Truth, World
 
 ALWAYS = 0.99  # of a round

@@ -22,11 +22,11 @@ from fairlead.policies.gpu_choice import comparative
 from fairlead.policies.hare import ADVANTAGE, candidates, faithful, weighted_srpt
 from fairlead.policies.hlas import hlas
 from fairlead.policies.task_baselines import fifo, homogeneous, match_jobs, srtf, two_dimensional_las
-from fairlead.sim.task_check import violations
-from fairlead.sim.task_gangs import GangPlace, run_gangs
-from fairlead.sim.task_memory import Keep, residency, with_switch_costs
-from fairlead.sim.task_single import run_single
-from fairlead.sim.tasks import best_of, run_list, run_rule
+from fairlead.sim.tasks.check import violations
+from fairlead.sim.tasks.gangs import GangPlace, run_gangs
+from fairlead.sim.tasks.memory import Keep, residency, with_switch_costs
+from fairlead.sim.tasks.schedules import best_of, run_list, run_rule
+from fairlead.sim.tasks.single import run_single
 from fairlead.studies.task_workloads import DOMAINS, TaskWorkload, draw, models
 
 FIRST_SEED = 1000

@@ -25,8 +25,8 @@ from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalWriter, NoJournal
 from fairlead.rounds.loop import Journal, Run, Settings, When, run
 from fairlead.rounds.state import State
-from fairlead.sim.engine import SimEngine
-from fairlead.sim.task_engine import run_tasks
+from fairlead.sim.rounds.engine import SimEngine
+from fairlead.sim.tasks.engine import run_tasks
 from fairlead.sim.truth import Truth, World
 from fairlead.traces.formats import Trace
 from fairlead.traces.load import seconds_per_step

@@ -13,8 +13,8 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, Progress, Started, Stopped
-from fairlead.sim.faults import Faults
-from fairlead.sim.profiling import in_the_way, plan
+from fairlead.sim.rounds.faults import Faults
+from fairlead.sim.rounds.profiling import in_the_way, plan
 from fairlead.sim.truth import Truth
 
 _FEW = 64  # stale entries that are not worth a thought

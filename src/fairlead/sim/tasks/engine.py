@@ -20,8 +20,8 @@ from fairlead.policies.policy import Knows, Policy
 from fairlead.rates.estimator import Estimator
 from fairlead.rounds.loop import Journal, Run, Settings, boundaries
 from fairlead.rounds.state import State
-from fairlead.sim.task_jobs import TaskJobs, as_tasks
-from fairlead.sim.tasks import best_of
+from fairlead.sim.tasks.jobs import TaskJobs, as_tasks
+from fairlead.sim.tasks.schedules import best_of
 from fairlead.sim.truth import Truth
 
 _FINISHED, _ARRIVED, _SERVED = range(3)  # of one instant, in this order
@@ -118,7 +118,7 @@ class _Segments:
 
 
 def _segments(jobs: TaskJobs, schedule: Schedule, round_s: float) -> _Segments:
-    from fairlead.sim import task_kernel  # numba: half a second that only this simulator pays
+    from fairlead.sim.tasks import kernel  # numba: half a second that only this simulator pays
 
     given = jobs.true
     order = np.argsort(schedule.start_s, kind="stable")
@@ -134,7 +134,7 @@ def _segments(jobs: TaskJobs, schedule: Schedule, round_s: float) -> _Segments:
     job = np.repeat(np.arange(given.jobs), count)
     slice_ = np.arange(len(job)) - begin[job] + first[job]
     from_s, until_s = np.maximum(first_s[job], slice_ * round_s), np.minimum(end_s[job], (slice_ + 1) * round_s)
-    gpu_s, served_s, done, before = task_kernel.spread(
+    gpu_s, served_s, done, before = kernel.spread(
         n,
         type_of_row,
         start_s,

@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from fairlead.model.tasks import Instance, Schedule
-from fairlead.sim.tasks import blind_rank
+from fairlead.sim.tasks.schedules import blind_rank
 
 Key = Callable[[int, int, float], tuple[float, int]]  # (job, rounds done, GPU-seconds held) -> who goes first
 

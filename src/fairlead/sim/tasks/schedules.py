@@ -20,10 +20,10 @@ def run_rule(given: Instance, rule: Rule, pace: FloatArray | None = None) -> Sch
 
     `pace` (m) tells how many times as long a task takes on a GPU as on others of its type, which no rule knows.
     """
-    from fairlead.sim import task_kernel  # numba: half a second that only this simulator pays
+    from fairlead.sim.tasks import kernel  # numba: half a second that only this simulator pays
 
     known = given.known
-    columns = task_kernel.run_events(
+    columns = kernel.run_events(
         known.arrival_s,
         given.rounds,
         known.scale,
@@ -55,10 +55,10 @@ def run_list(given: Instance, job: IntArray, *, earliest_finish: bool, pace: Flo
 
     A task goes where it ends first, or on the GPU that is free first, whatever its type. Holes are not filled later.
     """
-    from fairlead.sim import task_kernel
+    from fairlead.sim.tasks import kernel
 
     known = given.known
-    columns = task_kernel.run_list(
+    columns = kernel.run_list(
         job,
         known.scale,
         known.task_s,
