@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.engines.devices import choose_devices
-from fairlead.engines.nvml import Device, Found, detect
+from fairlead.engines.local.devices import choose_devices
+from fairlead.engines.local.nvml import Device, Found, detect
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.errors import InputError
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.engines import shim
 from fairlead.engines.leases import Condition, Gpu, Key, LaunchError, Lease, Sight
-from fairlead.engines.local import LocalRunner, slots_as_devices
+from fairlead.engines.local import shim
+from fairlead.engines.local.devices import slots_as_devices
+from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.requests import Command
 from fairlead.model.errors import InputError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.engines.leases import Condition, Lease
-from fairlead.engines.pretend import PretendRunner
+from fairlead.engines.pretend.runner import PretendRunner
 from fairlead.engines.requests import Command
 from fairlead.model.errors import InputError
 

@@ -24,9 +24,10 @@ import numpy as np
 from building import profile
 from fairlead.engines.leases import Condition, Key, LaunchError, Lease, Look, Report, Runner, Sight
 from fairlead.engines.live import LiveEngine
-from fairlead.engines.local import LocalRunner, slots_as_devices
+from fairlead.engines.local.devices import slots_as_devices
+from fairlead.engines.local.runner import LocalRunner
+from fairlead.engines.local.shim import LOG
 from fairlead.engines.requests import Command, Request, Submit
-from fairlead.engines.shim import LOG
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Event

@@ -19,7 +19,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
 from fairlead.engines.leases import Lease
 from fairlead.engines.live import LiveEngine
-from fairlead.engines.pretend import PretendRunner
+from fairlead.engines.pretend.runner import PretendRunner
 from fairlead.engines.requests import Cancel, Command, Hold, Release, SetPolicy, SetTenant
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase

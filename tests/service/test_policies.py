@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.engines.live import LiveEngine
-from fairlead.engines.pretend import PretendRunner
+from fairlead.engines.pretend.runner import PretendRunner
 from fairlead.engines.requests import Command, SetPolicy
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec

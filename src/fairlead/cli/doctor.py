@@ -64,7 +64,7 @@ def _solver() -> Finding:
 
 
 def _gpus() -> Finding:
-    from fairlead.engines.nvml import detect
+    from fairlead.engines.local.nvml import detect
 
     found = detect()
     if not found.devices:

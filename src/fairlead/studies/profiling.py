@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 
-from fairlead.engines.devices import choose_devices
 from fairlead.engines.leases import Condition, Gpu, LaunchError, Lease, Report, Runner
-from fairlead.engines.local import LocalRunner
-from fairlead.engines.nvml import detect
+from fairlead.engines.local.devices import choose_devices
+from fairlead.engines.local.nvml import detect
+from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.requests import Command
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fairlead.engines.local import slots_as_devices
-from fairlead.engines.nvml import Found
+from fairlead.engines.local.nvml import Found
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
@@ -46,3 +45,9 @@ def choose_devices(cluster: Cluster, found: Found, *, emulate: bool = False) -> 
             )
         given |= {(node, slot): here.pop(0) for slot in range(gpus)}
     return Devices(given, False, f"{len(given)} real GPUs of this machine ({have})")
+
+
+def slots_as_devices(nodes: Sequence[str], gpus: Sequence[int]) -> dict[tuple[str, int], int]:
+    """Numbers for the slots of all nodes, one after another, where no real GPUs are behind them."""
+    slots = [(node, slot) for node, count in zip(nodes, gpus, strict=True) for slot in range(count)]
+    return {key: number for number, key in enumerate(slots)}

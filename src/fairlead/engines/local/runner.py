@@ -26,8 +26,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines import shim
 from fairlead.engines.leases import Condition, Gpu, Key, LaunchError, Lease, Look, Report, Sight, lease_from_json
+from fairlead.engines.local import shim
 from fairlead.model.errors import InputError
 from fairlead.model.handshake import LEASE_VARIABLE, REPORT_VARIABLE
 
@@ -252,12 +252,6 @@ class LocalRunner:
         with suppress(FileNotFoundError):
             return frozenset(os.listdir(self.root / "down"))
         return frozenset()
-
-
-def slots_as_devices(nodes: Sequence[str], gpus: Sequence[int]) -> dict[tuple[str, int], int]:
-    """Numbers for the slots of all nodes, one after another, where no real GPUs are behind them."""
-    slots = [(node, slot) for node, count in zip(nodes, gpus, strict=True) for slot in range(count)]
-    return {key: number for number, key in enumerate(slots)}
 
 
 def _report(path: Path) -> Report | None:

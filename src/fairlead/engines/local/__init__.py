@@ -1,0 +1,1 @@
+"""Jobs as processes of this machine, on its own GPUs or on slots that emulate some."""

@@ -1,0 +1,1 @@
+"""Jobs that only take time: rehearsals and load tests without GPUs."""
