@@ -31,9 +31,9 @@ SERVE = """
 import sys
 from pathlib import Path
 from fairlead.model.cluster import parse_short_form
-from fairlead.service.daemon import Options, serve
-from fairlead.service.limits import Limits
-from fairlead.service.scheduler import Plan
+from fairlead.service.process.daemon import Options, serve
+from fairlead.service.api.limits import Limits
+from fairlead.service.process.scheduler import Plan
 from fairlead.traces.profiles import load_default_profile
 state, port, cluster, policy = sys.argv[1:]
 serve(Options(parse_short_form(cluster), load_default_profile(), Path(state), port=int(port), policy=policy,

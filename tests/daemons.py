@@ -20,9 +20,9 @@ SERVE = """
 import sys
 from pathlib import Path
 from fairlead.model.cluster import parse_short_form
-from fairlead.service.daemon import Options, serve
-from fairlead.service.scheduler import Plan
-from fairlead.service.supervisor import Patience
+from fairlead.service.process.daemon import Options, serve
+from fairlead.service.process.scheduler import Plan
+from fairlead.service.process.supervisor import Patience
 from fairlead.traces.profiles import load_default_profile
 state = Path(sys.argv[1])
 policy = None if state.exists() else "fifo"  # a policy that is named replaces the one of before
@@ -58,7 +58,7 @@ class Service:
     def scheduler(self) -> int | None:
         with suppress(OSError, ValueError):
             pid = int((self.state / "scheduler.lock").read_text())
-            if b"fairlead.service.scheduler" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"fairlead.service.process.scheduler" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return pid
         return None
 

@@ -19,17 +19,17 @@ from fairlead.engines.requests import SetPolicy, SetTenant, Submit
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.events import Arrived, Event, PolicySet, TenantSet
 from fairlead.rounds.journal import Header
-from fairlead.service import requests
-from fairlead.service.app import build_app
-from fairlead.service.context import Service
-from fairlead.service.database import open_reader, open_writer
-from fairlead.service.directory import make, open_directory
-from fairlead.service.limits import Limits
-from fairlead.service.log import Log, open_log
-from fairlead.service.reads import Reads
-from fairlead.service.tables import EVENTS, REQUESTS
-from fairlead.service.tokens import Role, Tokens, new_token, store_token
-from fairlead.service.writer import Writer
+from fairlead.service.api.app import build_app
+from fairlead.service.api.context import Service
+from fairlead.service.api.limits import Limits
+from fairlead.service.store import request_queue
+from fairlead.service.store.database import open_reader, open_writer
+from fairlead.service.store.directory import make, open_directory
+from fairlead.service.store.log import Log, open_log
+from fairlead.service.store.reads import Reads
+from fairlead.service.store.tables import EVENTS, REQUESTS
+from fairlead.service.store.tokens import Role, Tokens, new_token, store_token
+from fairlead.service.store.writer import Writer
 from fairlead.studies.journals import open_state
 
 JOB: dict[str, Any] = {"name": "train", "run": "python train.py"}
@@ -61,7 +61,7 @@ class World:
     def take(self) -> None:
         """What a scheduler would log of the requests so far, as far as nothing has to run for it."""
         with closing(open_reader(self.service.directory.requests)) as reader:
-            found = requests.read_after(reader, self.log.taken)
+            found = request_queue.read_after(reader, self.log.taken)
         for _, request in found:
             if isinstance(request, Submit):
                 self.happen(Arrived(time.time(), replace(request.spec, arrival_s=time.time())))

@@ -15,9 +15,9 @@ import pytest
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Arrived, Finished, Lost, NodeDown, Refused, Started
 from fairlead.model.jobs import JobSpec
-from fairlead.service.guard import Buckets
-from fairlead.service.limits import Limits
-from fairlead.service.tokens import Role
+from fairlead.service.api.guard import Buckets
+from fairlead.service.api.limits import Limits
+from fairlead.service.store.tokens import Role
 from serving import JOB, World, world
 
 

@@ -15,12 +15,12 @@ from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Arrived
 from fairlead.model.jobs import JobSpec
 from fairlead.service.client import save_credentials
-from fairlead.service.daemon import Options, serve
-from fairlead.service.database import StoreError, open_writer
-from fairlead.service.directory import check_cluster, make, open_directory
-from fairlead.service.log import open_log
-from fairlead.service.scheduler import Plan
-from fairlead.service.tables import EVENTS
+from fairlead.service.process.daemon import Options, serve
+from fairlead.service.process.scheduler import Plan
+from fairlead.service.store.database import StoreError, open_writer
+from fairlead.service.store.directory import check_cluster, make, open_directory
+from fairlead.service.store.log import open_log
+from fairlead.service.store.tables import EVENTS
 from serving import header
 
 

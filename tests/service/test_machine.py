@@ -26,12 +26,12 @@ from fairlead.model.lifecycle import Phase
 from fairlead.policies import REGISTRY
 from fairlead.rounds.loop import Settings, When, run
 from fairlead.rounds.snapshot import dump
-from fairlead.service import requests
-from fairlead.service.database import open_writer
-from fairlead.service.directory import make, open_directory
-from fairlead.service.log import Log, open_log
-from fairlead.service.scheduler import Durable
-from fairlead.service.tables import EVENTS, REQUESTS
+from fairlead.service.process.scheduler import Durable
+from fairlead.service.store import request_queue
+from fairlead.service.store.database import open_writer
+from fairlead.service.store.directory import make, open_directory
+from fairlead.service.store.log import Log, open_log
+from fairlead.service.store.tables import EVENTS, REQUESTS
 from serving import header
 
 SETTINGS = Settings(10.0, When.EVENTS, 5.0)
@@ -98,34 +98,34 @@ class History(RuleBasedStateMachine):
     )
     def submit(self, seconds: float, gpus: int, tenant: str) -> str:
         spec = JobSpec("new", tenant, "mine", 0.0, gpus, None)
-        given = requests.Submission("job", spec, Command(f"sleep {seconds}"))
-        id_ = requests.submit(self.writer, "x", given)
+        given = request_queue.Submission("job", spec, Command(f"sleep {seconds}"))
+        id_ = request_queue.submit(self.writer, "x", given)
         assert id_ not in self.asked
         self.asked[id_] = Asked(seconds)
         return id_
 
     @rule(job=jobs)
     def cancel(self, job: str) -> None:
-        requests.append(self.writer, "x", Cancel(job))
+        request_queue.append(self.writer, "x", Cancel(job))
         self.asked[job].cancelled = True
 
     @rule(job=jobs)
     def hold(self, job: str) -> None:
-        requests.append(self.writer, "x", Hold(job))
+        request_queue.append(self.writer, "x", Hold(job))
         self.asked[job].held = True
 
     @rule(job=jobs)
     def release(self, job: str) -> None:
-        requests.append(self.writer, "x", Release(job))
+        request_queue.append(self.writer, "x", Release(job))
         self.asked[job].held = False
 
     @rule(weight=st.sampled_from((1.0, 2.0)))
     def weigh(self, weight: float) -> None:
-        requests.append(self.writer, "x", SetTenant("a", weight))
+        request_queue.append(self.writer, "x", SetTenant("a", weight))
 
     @rule(policy=st.sampled_from(("fifo", "las", "oef-coop")))
     def switch(self, policy: str) -> None:
-        requests.append(self.writer, "x", SetPolicy(policy))
+        request_queue.append(self.writer, "x", SetPolicy(policy))
 
     @rule(seconds=st.sampled_from((0.5, 4.0, 12.0, 40.0)))
     def pass_time(self, seconds: float) -> None:
@@ -153,8 +153,8 @@ class History(RuleBasedStateMachine):
             log._write = bomb.around(log._write)  # type: ignore[method-assign]
             runner.launch = bomb.around(runner.launch)  # type: ignore[method-assign]
             runner.ask_to_stop = bomb.around(runner.ask_to_stop)  # type: ignore[method-assign]
-            again = requests.unanswered(self.writer, log.taken, log.state)
-            inbox = requests.StoredInbox(self.writer, log, again, silence)
+            again = request_queue.unanswered(self.writer, log.taken, log.state)
+            inbox = request_queue.StoredInbox(self.writer, log, again, silence)
             engine = LiveEngine(log.state, runner, inbox, self.command_of, lambda: self.now_s)
             engine.resume()
             while not inbox.closed:
@@ -168,7 +168,7 @@ class History(RuleBasedStateMachine):
             connection.close()
 
     def command_of(self, job: str) -> Command:
-        return requests.command_of(self.writer, job)
+        return request_queue.command_of(self.writer, job)
 
     # ---- accounting ---------------------------------------------------------------------------------------------
 

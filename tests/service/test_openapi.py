@@ -17,9 +17,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from fairlead.service.access import RULES
-from fairlead.service.app import build_app
-from fairlead.service.limits import Limits
+from fairlead.service.api.access import RULES
+from fairlead.service.api.app import build_app
+from fairlead.service.api.limits import Limits
 from serving import World, world
 
 # The audit starts a process for each answer; the other tests see it.

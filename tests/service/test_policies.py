@@ -14,13 +14,13 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase
 from fairlead.rounds.loop import Settings, When
-from fairlead.service import requests
-from fairlead.service.configured import NAMES, tried
-from fairlead.service.database import open_writer
-from fairlead.service.directory import StateDirectory, make, open_directory
-from fairlead.service.log import Log, open_log
-from fairlead.service.scheduler import keep_deciding
-from fairlead.service.tables import EVENTS, REQUESTS
+from fairlead.service.live_policies import NAMES, tried
+from fairlead.service.process.scheduler import keep_deciding
+from fairlead.service.store import request_queue
+from fairlead.service.store.database import open_writer
+from fairlead.service.store.directory import StateDirectory, make, open_directory
+from fairlead.service.store.log import Log, open_log
+from fairlead.service.store.tables import EVENTS, REQUESTS
 from serving import header
 
 
@@ -42,9 +42,9 @@ def test_a_policy_that_cannot_decide_gives_way_to_the_one_before(tmp_path: Path,
     writer = open_writer(directory.requests, REQUESTS)
     for request in (before, SetPolicy("themis", {"fairness": 2.0})):
         if request is not None:
-            requests.append(writer, "x", request)
-    job = requests.Submission("job", JobSpec("new", "a", "mine", 0.0, 1, None), Command("sleep 3"))
-    requests.submit(writer, "x", job)
+            request_queue.append(writer, "x", request)
+    job = request_queue.Submission("job", JobSpec("new", "a", "mine", 0.0, 1, None), Command("sleep 3"))
+    request_queue.submit(writer, "x", job)
     writer.close()
 
     assert _live(directory).policy == (("las", {"queues_gpu_s": [10.0]}) if before else ("fifo", {}))
@@ -59,8 +59,8 @@ def _live(directory: StateDirectory) -> Log:
     runner = PretendRunner(directory.path / "pretended.jsonl", lambda: 1000.0)
     try:
         log = open_log(connection)
-        inbox = requests.StoredInbox(asked, log, [], silence)
-        engine = LiveEngine(log.state, runner, inbox, lambda job: requests.command_of(asked, job), lambda: 1000.0)
+        inbox = request_queue.StoredInbox(asked, log, [], silence)
+        engine = LiveEngine(log.state, runner, inbox, lambda job: request_queue.command_of(asked, job), lambda: 1000.0)
         engine.resume()
         keep_deciding(engine, log, inbox, Settings(10.0, When.EVENTS))
         return log

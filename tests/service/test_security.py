@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fairlead.service.access import RULES
-from fairlead.service.database import open_reader
-from fairlead.service.tokens import Role, Tokens, new_token, store_token
+from fairlead.service.api.access import RULES
+from fairlead.service.store.database import open_reader
+from fairlead.service.store.tokens import Role, Tokens, new_token, store_token
 from serving import JOB, World, world
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.service import showcase
+from fairlead.service.process import showcase
 
 
 @pytest.mark.slow

@@ -14,12 +14,12 @@ from fairlead.engines.requests import Cancel, Command, Hold, Submit
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.jobs import JobSpec
 from fairlead.rounds.journal import Header
-from fairlead.service import requests
-from fairlead.service.database import DiskFullError, Kind, StoreError, create, is_full, open_reader, open_writer
-from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory, unlike
-from fairlead.service.log import open_log
-from fairlead.service.tables import EVENTS, REQUESTS
-from fairlead.service.writer import Writer
+from fairlead.service.store import request_queue
+from fairlead.service.store.database import DiskFullError, Kind, StoreError, create, is_full, open_reader, open_writer
+from fairlead.service.store.directory import StateDirectory, check_cluster, is_new, make, open_directory, unlike
+from fairlead.service.store.log import open_log
+from fairlead.service.store.tables import EVENTS, REQUESTS
+from fairlead.service.store.writer import Writer
 
 ONE = Kind("things", 7, ("CREATE TABLE things (name TEXT)",))
 TWO = Kind(
@@ -38,8 +38,10 @@ def directory(tmp_path: Path) -> StateDirectory:
     return directory
 
 
-def submission(tenant: str = "t") -> requests.Submission:
-    return requests.Submission("train", JobSpec("new", tenant, "mine", 0.0, 1, None), Command("true", env={"A": "b"}))
+def submission(tenant: str = "t") -> request_queue.Submission:
+    return request_queue.Submission(
+        "train", JobSpec("new", tenant, "mine", 0.0, 1, None), Command("true", env={"A": "b"})
+    )
 
 
 # ---- migrations ---------------------------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ def test_a_missing_file_is_not_made_again(directory: StateDirectory) -> None:
 
 def test_a_missing_marker_over_data_is_refused(directory: StateDirectory) -> None:
     connection = open_writer(directory.requests, REQUESTS)
-    requests.submit(connection, "ann", submission())
+    request_queue.submit(connection, "ann", submission())
     connection.close()
     directory.marker.unlink()
 
@@ -196,18 +198,18 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_requests_are_read_back_in_order(directory: StateDirectory) -> None:
     connection = open_writer(directory.requests, REQUESTS)
-    first = requests.submit(connection, "ann", submission())
-    requests.append(connection, "ann", Hold(first))
-    second = requests.submit(connection, "ann", submission("u"))
+    first = request_queue.submit(connection, "ann", submission())
+    request_queue.append(connection, "ann", Hold(first))
+    second = request_queue.submit(connection, "ann", submission("u"))
 
-    found = requests.read_after(connection, 0)
+    found = request_queue.read_after(connection, 0)
     assert [number for number, _ in found] == [1, 2, 3]
     assert isinstance(found[0][1], Submit)
     assert (found[0][1].spec.id, found[0][1].command.env) == (first, {"A": "b"})
     assert found[1][1] == Hold(first)
     assert second != first
-    assert requests.read_after(connection, 3) == []
-    assert requests.command_of(connection, second).run == "true"
+    assert request_queue.read_after(connection, 3) == []
+    assert request_queue.command_of(connection, second).run == "true"
     connection.close()
 
 
@@ -216,13 +218,13 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_done(directory: StateDirect
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages + 3}")
     writer = Writer(connection)
-    large = requests.Submission("train", submission().spec, Command("true", env={"A": "x" * 3000}))
+    large = request_queue.Submission("train", submission().spec, Command("true", env={"A": "x" * 3000}))
 
     taken: list[str] = []
 
     def until_full() -> None:
         while len(taken) < 50:
-            taken.append(writer.write_now(lambda c: requests.submit(c, "ann", large)))
+            taken.append(writer.write_now(lambda c: request_queue.submit(c, "ann", large)))
 
     with pytest.raises(DiskFullError, match="free some space"):
         until_full()
@@ -231,7 +233,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_done(directory: StateDirect
     assert reader.execute("SELECT count(*) FROM requests").fetchone()[0] == len(taken)
 
     writer.write_now(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 300}").fetchone())
-    assert writer.write_now(lambda c: requests.submit(c, "ann", large)) == f"j{len(taken) + 1}"
+    assert writer.write_now(lambda c: request_queue.submit(c, "ann", large)) == f"j{len(taken) + 1}"
     reader.close()
     writer.close()
 
@@ -250,14 +252,14 @@ def test_a_change_that_fails_undoes_itself_alone(directory: StateDirectory) -> N
     writer = Writer(open_writer(directory.requests, REQUESTS))
 
     def fails(connection: sqlite3.Connection) -> None:
-        requests.append(connection, "ann", Cancel("j9"))
+        request_queue.append(connection, "ann", Cancel("j9"))
         raise ValueError("changed my mind")
 
     with pytest.raises(ValueError, match="changed my mind"):
         writer.write_now(fails)
-    writer.write_now(lambda c: requests.append(c, "ann", Cancel("j1")))
+    writer.write_now(lambda c: request_queue.append(c, "ann", Cancel("j1")))
     reader = open_reader(directory.requests)
-    assert [request for _, request in requests.read_after(reader, 0)] == [Cancel("j1")]
+    assert [request for _, request in request_queue.read_after(reader, 0)] == [Cancel("j1")]
     reader.close()
     writer.close()
 
@@ -266,7 +268,7 @@ def test_keys_of_long_ago_are_forgotten(directory: StateDirectory) -> None:
     connection = open_writer(directory.requests, REQUESTS)
     for key, time_s in (("old", 0.0), ("new", time.time())):
         connection.execute("INSERT INTO idempotency VALUES ('t', ?, '', 'j1', ?)", (key, time_s))
-    requests.forget_old_keys(connection)
+    request_queue.forget_old_keys(connection)
 
     assert [row[0] for row in connection.execute("SELECT key FROM idempotency")] == ["new"]
     connection.close()

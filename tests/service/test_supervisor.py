@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from daemons import wait_for
-from fairlead.service.directory import StateDirectory
-from fairlead.service.scheduler import FULL, Plan
-from fairlead.service.supervisor import Patience, Supervisor
+from fairlead.service.process.scheduler import FULL, Plan
+from fairlead.service.process.supervisor import Patience, Supervisor
+from fairlead.service.store.directory import StateDirectory
 
 PATIENCE = Patience(deaths=3, first_pause_s=0.001, longest_pause_s=0.01)
 

@@ -6,7 +6,7 @@ from fairlead.model.units import format_duration, format_number
 
 def demo_live(output: Output = Format.table) -> None:
     """Run a dozen small training jobs of three tenants for real, on an emulated mixed cluster, and audit what they got."""
-    from fairlead.service import showcase
+    from fairlead.service.process import showcase
 
     with progress("live jobs", len(showcase.TENANTS) * showcase.JOBS_EACH) as tell:
         found = showcase.showcase(tell)

@@ -39,9 +39,9 @@ def serve(
     new_token: Annotated[bool, typer.Option("--new-token", help="Make another admin token.")] = False,
 ) -> None:
     """Run the scheduler for real: a durable service with a REST API, until a signal ends it. Jobs go on meanwhile."""
-    from fairlead.service.daemon import Options
-    from fairlead.service.daemon import serve as run
-    from fairlead.service.scheduler import Plan
+    from fairlead.service.process.daemon import Options
+    from fairlead.service.process.daemon import serve as run
+    from fairlead.service.process.scheduler import Plan
     from fairlead.traces.clusters import read_cluster
 
     run(

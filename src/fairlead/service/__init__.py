@@ -1,1 +1,1 @@
-"""The daemon: durable store, REST API, tokens and roles."""
+"""The service: `store` (everything on disk, all SQL), `api` (REST), `process` (what runs), and a client of it."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.model import lifecycle
-from fairlead.service.database import open_reader
-from fairlead.service.directory import StateDirectory
+from fairlead.service.store.database import open_reader
+from fairlead.service.store.directory import StateDirectory
 
 SUBMITTED = "submitted"  # acknowledged, and not yet taken by the scheduler
 ENDED = tuple(phase.name.lower() for phase in lifecycle.ENDED)

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from fairlead.model.cluster import Cluster
 from fairlead.rounds.journal import Header
-from fairlead.service import log
-from fairlead.service.database import StoreError, create, open_reader, open_writer
-from fairlead.service.tables import EVENTS, REQUESTS
+from fairlead.service.store import log
+from fairlead.service.store.database import StoreError, create, open_reader, open_writer
+from fairlead.service.store.tables import EVENTS, REQUESTS
 
 KIND = "state/1"
 

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.service.directory import StateDirectory
-from fairlead.service.scheduler import FULL, REFUSED, Plan
+from fairlead.service.process.scheduler import FULL, REFUSED, Plan
+from fairlead.service.store.directory import StateDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,13 @@ class Supervisor:
     def __init__(
         self, directory: StateDirectory, plan: Plan, gave_up: Callable[[str], None], patience: Patience | None = None
     ) -> None:
-        self._command = [sys.executable, "-m", "fairlead.service.scheduler", str(directory.path), plan.to_json()]
+        self._command = [
+            sys.executable,
+            "-m",
+            "fairlead.service.process.scheduler",
+            str(directory.path),
+            plan.to_json(),
+        ]
         self._gave_up = gave_up
         self._patience = patience or Patience()
         self._process: subprocess.Popen[str] | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uvicorn
 
-from fairlead.service.app import build_app
-from fairlead.service.context import Service
+from fairlead.service.api.app import build_app
+from fairlead.service.api.context import Service
 
 __all__ = ["Service", "build_server"]
 

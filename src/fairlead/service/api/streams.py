@@ -12,13 +12,13 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
 from fairlead.rounds.records import to_line
-from fairlead.service.access import confined, scope_of
-from fairlead.service.api_cluster import only_of
-from fairlead.service.api_jobs import JobId, find
-from fairlead.service.context import Service, What, Who
-from fairlead.service.errors import ApiError
-from fairlead.service.reads import ENDED, open_plain
-from fairlead.service.tokens import Token
+from fairlead.service.api.access import confined, scope_of
+from fairlead.service.api.context import Service, What, Who
+from fairlead.service.api.error_responses import ApiError
+from fairlead.service.api.routes_cluster import only_of
+from fairlead.service.api.routes_jobs import JobId, find
+from fairlead.service.store.reads import ENDED, open_plain
+from fairlead.service.store.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["streams"])
 _CHUNK = 1 << 16

@@ -29,7 +29,7 @@ from fairlead.model.lifecycle import ENDED, Phase
 from fairlead.model.quotas import Quota
 from fairlead.rounds.records import spec_from_json, to_line
 from fairlead.rounds.state import State
-from fairlead.service.log import Log
+from fairlead.service.store.log import Log
 
 KEYS_KEPT_S = 7 * 86400.0
 # Requests taken at once: the transaction that answers them stays short.

@@ -18,13 +18,13 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ImpossibleError, InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.rates.estimator import allowed_rates, allowed_types
-from fairlead.service import requests
-from fairlead.service.access import scope_of
-from fairlead.service.context import Service, What, Who
-from fairlead.service.errors import ApiError, no_such
+from fairlead.service.api.access import scope_of
+from fairlead.service.api.context import Service, What, Who
+from fairlead.service.api.error_responses import ApiError, no_such
 from fairlead.service.jobfile import JobFile
-from fairlead.service.reads import ENDED, PHASES
-from fairlead.service.tokens import Token
+from fairlead.service.store import request_queue
+from fairlead.service.store.reads import ENDED, PHASES
+from fairlead.service.store.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 DEFAULT_TENANT = "default"
@@ -104,7 +104,7 @@ async def submit(
             before = _seen(connection, who, idempotency_key, digest)
             if before is not None:
                 return before, False
-        id_ = requests.submit(connection, who.actor, given)
+        id_ = request_queue.submit(connection, who.actor, given)
         if idempotency_key is not None:
             row = (who.id, idempotency_key, digest, id_, time.time())
             connection.execute("INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)", row)
@@ -166,7 +166,7 @@ async def _ask(service: Service, who: Token, request: Cancel | Hold | Release) -
         raise ApiError(
             409, "job_ended", f"job {job['id']} is {job['phase']} already", "submit it again to run it again"
         )
-    number = await service.writer.write(lambda connection: requests.append(connection, who.actor, request))
+    number = await service.writer.write(lambda connection: request_queue.append(connection, who.actor, request))
     return JSONResponse({"id": job["id"], "request": number}, 202)
 
 
@@ -187,7 +187,7 @@ def _seen(connection: sqlite3.Connection, who: Token, key: str, digest: str) -> 
     return str(row[1])
 
 
-def _submission(job: JobFile, who: Token, service: Service) -> requests.Submission:
+def _submission(job: JobFile, who: Token, service: Service) -> request_queue.Submission:
     confined = scope_of(who)
     if confined is not None and job.tenant not in (None, confined):
         raise ApiError(403, "not_allowed", f"this token submits for tenant {confined} only", "leave tenant out")
@@ -198,7 +198,7 @@ def _submission(job: JobFile, who: Token, service: Service) -> requests.Submissi
     spec = job.spec("new", tenant, 0.0, has)
     if not allowed_rates(spec, service.cluster, service.estimator).any():
         raise ImpossibleError(_why_never(spec, service.cluster))
-    return requests.Submission(job.name, spec, job.command())
+    return request_queue.Submission(job.name, spec, job.command())
 
 
 def _check_path(name: str, path: str | None, *, must_be_absolute: bool) -> None:

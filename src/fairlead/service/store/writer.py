@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fairlead.service.database import DiskFullError, is_full
+from fairlead.service.store.database import DiskFullError, is_full
 
 _T = TypeVar("_T")
 _MOST = 256  # changes in one transaction: a bound on how long the first of them waits

@@ -1,6 +1,6 @@
 """The fairness audit of the service's own log, in a process of its own: it may fold a long history.
 
-`python -m fairlead.service.fairness DIRECTORY` prints it as JSON.
+`python -m fairlead.service.api.audit DIRECTORY` prints it as JSON.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fairlead.service.database import open_reader
-from fairlead.service.directory import StateDirectory
-from fairlead.service.log import header_of, read_records
+from fairlead.service.store.database import open_reader
+from fairlead.service.store.directory import StateDirectory
+from fairlead.service.store.log import header_of, read_records
 from fairlead.studies.journals import audit_records
 
 
 async def audit_apart(directory: StateDirectory) -> Any:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "fairlead.service.fairness", str(directory.path), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "fairlead.service.api.audit", str(directory.path), stdout=asyncio.subprocess.PIPE
     )
     try:
         said, _ = await child.communicate()

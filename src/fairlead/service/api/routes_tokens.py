@@ -11,11 +11,11 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from fairlead.service import requests
-from fairlead.service.context import What, Who
-from fairlead.service.errors import no_such
+from fairlead.service.api.context import What, Who
+from fairlead.service.api.error_responses import no_such
 from fairlead.service.jobfile import Name, seconds
-from fairlead.service.tokens import Role, Token, new_token, store_token
+from fairlead.service.store import request_queue
+from fairlead.service.store.tokens import Role, Token, new_token, store_token
 
 router = APIRouter(prefix="/v1", tags=["admin"])
 LONGEST_S = 366 * 86400.0
@@ -90,7 +90,7 @@ async def create_token(asked: NewToken, who: Who, service: What) -> JSONResponse
 
     def write(connection: sqlite3.Connection) -> None:
         store_token(connection, token)
-        requests.note(
+        request_queue.note(
             connection,
             who.actor,
             "token.create",
@@ -117,7 +117,7 @@ async def revoke_token(
 
     def write(connection: sqlite3.Connection) -> None:
         store_token(connection, revoked)
-        requests.note(connection, who.actor, "token.revoke", token.id, {"name": token.name})
+        request_queue.note(connection, who.actor, "token.revoke", token.id, {"name": token.name})
 
     await service.writer.write(write)
     service.tokens.remember(revoked)

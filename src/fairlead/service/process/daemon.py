@@ -21,18 +21,18 @@ from fairlead.model.words import choose
 from fairlead.policies import find_policy
 from fairlead.rates.profile import Profile
 from fairlead.rounds.journal import Header, header_to_json
-from fairlead.service import requests
+from fairlead.service.api.limits import Limits
 from fairlead.service.client import CREDENTIALS, Client, credentials_path, save_credentials
-from fairlead.service.configured import tried
-from fairlead.service.database import StoreError, open_writer
-from fairlead.service.directory import StateDirectory, check_cluster, is_new, make, open_directory
-from fairlead.service.limits import Limits
-from fairlead.service.reads import Reads
-from fairlead.service.scheduler import ENGINES, Plan
-from fairlead.service.supervisor import Patience, Supervisor
-from fairlead.service.tables import REQUESTS
-from fairlead.service.tokens import Role, Token, Tokens, new_token, store_token
-from fairlead.service.writer import Writer
+from fairlead.service.live_policies import tried
+from fairlead.service.process.scheduler import ENGINES, Plan
+from fairlead.service.process.supervisor import Patience, Supervisor
+from fairlead.service.store import request_queue
+from fairlead.service.store.database import StoreError, open_writer
+from fairlead.service.store.directory import StateDirectory, check_cluster, is_new, make, open_directory
+from fairlead.service.store.reads import Reads
+from fairlead.service.store.tables import REQUESTS
+from fairlead.service.store.tokens import Role, Token, Tokens, new_token, store_token
+from fairlead.service.store.writer import Writer
 from fairlead.studies.journals import open_state
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def serve(options: Options) -> None:
 
 def _run(options: Options, directory: StateDirectory, header: Header, listening: socket.socket) -> None:
     connection = open_writer(directory.requests, REQUESTS)
-    requests.forget_old_keys(connection)
+    request_queue.forget_old_keys(connection)
     tokens = Tokens(connection)
     try:
         _check_credentials(options, tokens, _url(listening))
@@ -99,7 +99,7 @@ def _run(options: Options, directory: StateDirectory, header: Header, listening:
     writer, reads = Writer(connection, supervisor.wake), Reads(directory)
     try:
         supervisor.start()
-        from fairlead.service.web import Service, build_server  # while the scheduler starts
+        from fairlead.service.api.server import Service, build_server  # while the scheduler starts
 
         if not supervisor.wait_until_ready(_START_S):
             raise StoreError(
@@ -207,7 +207,7 @@ def _welcome(options: Options, directory: StateDirectory, tokens: Tokens, writer
 
         def write(connection: sqlite3.Connection) -> None:
             store_token(connection, token)
-            requests.note(connection, "serve", "token.create", token.id, {"name": token.name, "role": token.role})
+            request_queue.note(connection, "serve", "token.create", token.id, {"name": token.name, "role": token.role})
 
         writer.write_now(write)
         tokens.remember(token)
@@ -233,7 +233,7 @@ def _set_policy(options: Options, reads: Reads, writer: Writer) -> None:
         return
 
     def write(connection: sqlite3.Connection) -> None:
-        requests.note(connection, "serve", "policy.set", name, {})
-        requests.append(connection, "serve", SetPolicy(name))
+        request_queue.note(connection, "serve", "policy.set", name, {})
+        request_queue.append(connection, "serve", SetPolicy(name))
 
     writer.write_now(write)

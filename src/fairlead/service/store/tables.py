@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead.service.database import Kind
+from fairlead.service.store.database import Kind
 
 REQUESTS = Kind(
     "requests",
@@ -74,7 +74,7 @@ EVENTS = Kind(
         CREATE INDEX log_decisions ON log (seq) WHERE kind = 'decision';
         CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
         CREATE TABLE snapshots (seq INTEGER PRIMARY KEY, time_s REAL NOT NULL, body BLOB NOT NULL);
-        -- What the log comes to, for reading: see service/log.py.
+        -- What the log comes to, for reading: see store/log.py.
         CREATE TABLE jobs (
             position INTEGER PRIMARY KEY,
             id TEXT NOT NULL UNIQUE,

@@ -26,7 +26,7 @@ from fairlead.rounds.journal import Header, header_from_json, header_to_json
 from fairlead.rounds.records import Record, Records, to_line
 from fairlead.rounds.snapshot import dump, load
 from fairlead.rounds.state import State
-from fairlead.service.database import StoreError
+from fairlead.service.store.database import StoreError
 from fairlead.studies.journals import open_state
 
 # A start folds at most about this many records beside its snapshot.

@@ -12,12 +12,12 @@ from fastapi import Depends, Request
 
 from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import Estimator
-from fairlead.service.access import allowed
-from fairlead.service.directory import StateDirectory
-from fairlead.service.limits import Limits
-from fairlead.service.reads import Reads
-from fairlead.service.tokens import Token, Tokens
-from fairlead.service.writer import Writer
+from fairlead.service.api.access import allowed
+from fairlead.service.api.limits import Limits
+from fairlead.service.store.directory import StateDirectory
+from fairlead.service.store.reads import Reads
+from fairlead.service.store.tokens import Token, Tokens
+from fairlead.service.store.writer import Writer
 
 
 @dataclass(frozen=True)

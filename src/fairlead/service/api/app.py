@@ -1,4 +1,4 @@
-"""The REST API under /v1: one function a verb. What it may is in access.py, what it shows in reads.py."""
+"""The REST API under /v1: one function a verb. What a token may do is in access.py, what is shown in store/reads.py."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from starlette.exceptions import HTTPException
 
 from fairlead import __version__
 from fairlead.model.errors import FairleadError, ImpossibleError, InputError
-from fairlead.service import api_admin, api_cluster, api_jobs, api_streams
-from fairlead.service.access import allowed
-from fairlead.service.context import Service
-from fairlead.service.database import DiskFullError
-from fairlead.service.errors import ApiError, ErrorAnswer, answer, complaint
-from fairlead.service.guard import Guard
+from fairlead.service.api import routes_cluster, routes_jobs, routes_tokens, streams
+from fairlead.service.api.access import allowed
+from fairlead.service.api.context import Service
+from fairlead.service.api.error_responses import ApiError, ErrorAnswer, answer, complaint
+from fairlead.service.api.guard import Guard
+from fairlead.service.store.database import DiskFullError
 
 
 def build_app(service: Service) -> FastAPI:
@@ -29,7 +29,7 @@ def build_app(service: Service) -> FastAPI:
         responses={status: {"model": ErrorAnswer} for status in (400, 401, 403, 404, 409, 413, 422, 429, 507)},
     )
     app.state.service = service
-    for part in (api_jobs, api_streams, api_cluster, api_admin):
+    for part in (routes_jobs, streams, routes_cluster, routes_tokens):
         app.include_router(part.router, dependencies=[Depends(allowed)])
 
     @app.get("/v1/health")

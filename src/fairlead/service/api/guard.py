@@ -13,9 +13,9 @@ from collections.abc import Callable
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead.service.errors import answer
-from fairlead.service.limits import Limits
-from fairlead.service.tokens import Token, Tokens
+from fairlead.service.api.error_responses import answer
+from fairlead.service.api.limits import Limits
+from fairlead.service.store.tokens import Token, Tokens
 
 OPEN = frozenset({"/v1/health"})
 _HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]

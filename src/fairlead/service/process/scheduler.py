@@ -28,12 +28,12 @@ from fairlead.model.events import Event, PolicySet
 from fairlead.model.words import choose
 from fairlead.rates.estimator import Estimator
 from fairlead.rounds.loop import Settings, When, run
-from fairlead.service import requests
-from fairlead.service.configured import UnusablePolicyError, usable
-from fairlead.service.database import DiskFullError, is_full, open_reader, open_writer
-from fairlead.service.directory import StateDirectory
-from fairlead.service.log import Log, header_of, open_log
-from fairlead.service.tables import EVENTS
+from fairlead.service.live_policies import UnusablePolicyError, usable
+from fairlead.service.store import request_queue
+from fairlead.service.store.database import DiskFullError, is_full, open_reader, open_writer
+from fairlead.service.store.directory import StateDirectory
+from fairlead.service.store.log import Log, header_of, open_log
+from fairlead.service.store.tables import EVENTS
 
 REFUSED = 3  # exit code: starting again would not help
 LAST_RESORT = "fifo"  # decides where no policy of before can
@@ -63,7 +63,7 @@ class Plan:
 class Durable:
     """The engine behind a commit: whatever came before is on disk when the world is asked or told anything."""
 
-    def __init__(self, engine: LiveEngine, log: Log, inbox: requests.StoredInbox) -> None:
+    def __init__(self, engine: LiveEngine, log: Log, inbox: request_queue.StoredInbox) -> None:
         self._engine, self._log, self._inbox = engine, log, inbox
         self._woken_s = 0.0
 
@@ -116,15 +116,17 @@ def serve(directory: StateDirectory, plan: Plan) -> None:
     connection = open_writer(directory.events, EVENTS)
     log = open_log(connection)
     asked = open_reader(directory.requests)
-    inbox = requests.StoredInbox(asked, log, requests.unanswered(asked, log.taken, log.state), sys.stdin.fileno())
+    inbox = request_queue.StoredInbox(
+        asked, log, request_queue.unanswered(asked, log.taken, log.state), sys.stdin.fileno()
+    )
     header = header_of(connection)
     engine = LiveEngine(
         log.state,
         build_runner(plan, directory, header.cluster, log.state.estimator),
         inbox,
-        lambda job: requests.command_of(asked, job),
+        lambda job: request_queue.command_of(asked, job),
         time.time,
-        drained=requests.drained(asked, log.taken),
+        drained=request_queue.drained(asked, log.taken),
     )
     _take_over(log)
     engine.resume()
@@ -144,7 +146,7 @@ def _take_over(log: Log) -> None:
     log.state.fold(begins)
 
 
-def keep_deciding(engine: LiveEngine, log: Log, inbox: requests.StoredInbox, settings: Settings) -> None:
+def keep_deciding(engine: LiveEngine, log: Log, inbox: request_queue.StoredInbox, settings: Settings) -> None:
     """Until the API is gone. A policy that cannot decide gives way to the one before it: jobs shall not wait for an operator."""
     failed: list[tuple[str, dict[str, Any]]] = []
     while not inbox.closed:

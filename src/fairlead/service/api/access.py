@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from fairlead.service.errors import ApiError
-from fairlead.service.tokens import Role, Token
+from fairlead.service.api.error_responses import ApiError
+from fairlead.service.store.tokens import Role, Token
 
 _ALL = frozenset(Role)
 _CHANGES_JOBS = frozenset({Role.ADMIN, Role.MEMBER})

@@ -15,14 +15,14 @@ from fairlead.model.errors import InputError
 from fairlead.model.quotas import Quota
 from fairlead.model.words import did_you_mean
 from fairlead.policies import REGISTRY
-from fairlead.service import requests
-from fairlead.service.access import scope_of
-from fairlead.service.configured import NAMES, configured, tried
-from fairlead.service.context import Service, What, Who
-from fairlead.service.errors import ApiError, no_such
-from fairlead.service.fairness import audit_apart
+from fairlead.service.api.access import scope_of
+from fairlead.service.api.audit import audit_apart
+from fairlead.service.api.context import Service, What, Who
+from fairlead.service.api.error_responses import ApiError, no_such
 from fairlead.service.jobfile import Name
-from fairlead.service.tokens import Token
+from fairlead.service.live_policies import NAMES, configured, tried
+from fairlead.service.store import request_queue
+from fairlead.service.store.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
 
@@ -278,8 +278,8 @@ async def _ask(
     service: Service, who: Token, request: Request, action: str, target: str, detail: dict[str, Any]
 ) -> JSONResponse:
     def write(connection: sqlite3.Connection) -> int:
-        requests.note(connection, who.actor, action, target, detail)
-        return requests.append(connection, who.actor, request)
+        request_queue.note(connection, who.actor, action, target, detail)
+        return request_queue.append(connection, who.actor, request)
 
     number = await service.writer.write(write)
     return JSONResponse({"request": number, "taken": await service.until_taken(number)}, 202)

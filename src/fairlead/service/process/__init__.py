@@ -1,0 +1,1 @@
+"""The processes of a running service: the daemon with its API, the supervised scheduler, and the live demo."""
