@@ -14,7 +14,7 @@ from fairlead.numerics.gangs import assign
 from fairlead.policies import REGISTRY
 from fairlead.policies.fft import fft, phi
 from fairlead.rounds.look import look
-from fairlead.studies.crowd import crowd, random_speeds
+from fairlead.studies.papers.fft.crowd import crowd, random_speeds
 
 SEEDS = 3
 

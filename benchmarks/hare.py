@@ -15,7 +15,7 @@ from fairlead.policies.hare import ADVANTAGE, weighted_srpt
 from fairlead.policies.hlas import hlas
 from fairlead.sim.tasks.check import violations
 from fairlead.sim.tasks.schedules import run_rule
-from fairlead.studies.task_workloads import TaskWorkload, draw
+from fairlead.studies.papers.hare.task_workloads import TaskWorkload, draw
 
 REPEATS = 3
 

@@ -29,8 +29,8 @@ from fairlead.rounds.look import look
 from fairlead.rounds.loop import Settings, When
 from fairlead.rounds.state import State
 from fairlead.sim.truth import World
-from fairlead.studies.policy_worlds import FACTS, GPUS, MODELS
-from fairlead.studies.simulate import Result, Setup, simulate, without_impossible
+from fairlead.studies.policy_lab.policy_worlds import FACTS, GPUS, MODELS
+from fairlead.studies.runs.simulate import Result, Setup, simulate, without_impossible
 from fairlead.traces.formats import Trace
 
 

@@ -30,7 +30,7 @@ from fairlead.service.store.reads import Reads
 from fairlead.service.store.tables import EVENTS, REQUESTS
 from fairlead.service.store.tokens import Role, Tokens, new_token, store_token
 from fairlead.service.store.writer import Writer
-from fairlead.studies.journals import open_state
+from fairlead.studies.journals.folding import open_state
 
 JOB: dict[str, Any] = {"name": "train", "run": "python train.py"}
 SETTINGS = {"round_s": 60.0, "when": "events", "min_run_s": 60.0, "scatter": False}

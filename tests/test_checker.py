@@ -13,8 +13,8 @@ from building import job, run_checked, setup, true_samples
 from checker import BadJournalError, check_journal
 from fairlead.rates.profile import Profile, Speed
 from fairlead.sim.truth import World
-from fairlead.studies.policy_worlds import FACTS
-from fairlead.studies.simulate import Setup
+from fairlead.studies.policy_lab.policy_worlds import FACTS
+from fairlead.studies.runs.simulate import Setup
 
 Record = dict[str, Any]
 Spoil = Callable[[list[Record]], None]

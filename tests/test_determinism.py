@@ -24,9 +24,9 @@ from fairlead.rounds.loop import Settings
 from fairlead.rounds.replay import replay, same
 from fairlead.rounds.state import State
 from fairlead.sim.truth import World
-from fairlead.studies.journals import replay_journal
-from fairlead.studies.simulate import Setup, simulate
-from fairlead.studies.summary import summarise
+from fairlead.studies.journals.replaying import replay_journal
+from fairlead.studies.runs.simulate import Setup, simulate
+from fairlead.studies.runs.summary import summarise
 
 every_policy = pytest.mark.parametrize("policy", EVERY_POLICY, ids=attrgetter("name"))
 every_round_policy = pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))

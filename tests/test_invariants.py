@@ -17,8 +17,8 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.view import View
 from fairlead.policies.policy import Policy
 from fairlead.rounds.decide import Memory, decide
-from fairlead.studies.simulate import simulate
-from fairlead.studies.summary import summarise
+from fairlead.studies.runs.simulate import simulate
+from fairlead.studies.runs.summary import summarise
 
 every_policy = pytest.mark.parametrize("policy", EVERY_POLICY, ids=attrgetter("name"))
 every_round_policy = pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))

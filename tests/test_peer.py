@@ -13,8 +13,8 @@ import pytest
 
 from fairlead.model.cluster import parse_short_form
 from fairlead.policies import REGISTRY
-from fairlead.studies.simulate import Setup, simulate
-from fairlead.studies.summary import summarise
+from fairlead.studies.runs.simulate import Setup, simulate
+from fairlead.studies.runs.summary import summarise
 from fairlead.traces.formats import read_trace
 from fairlead.traces.profiles import read_profile
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.studies.journals import replay_journal
+from fairlead.studies.journals.replaying import replay_journal
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "formats.md"
 TRACE = "id,tenant,model,arrival_s,gpus,steps,widths\na,x,resnet50,0,4,4000,2|4|8\nb,y,resnet50,10,1,9000,\n"

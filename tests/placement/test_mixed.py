@@ -22,7 +22,7 @@ from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.rates.three_layer import ThreeLayer
 from fairlead.rounds.decide import Memory, decide
 from fairlead.sim.truth import Truth, World
-from fairlead.studies.simulate import simulate
+from fairlead.studies.runs.simulate import simulate
 
 MIXED = next(policy for policy in PLUG_INS if policy.name == "plug-in-mixed")
 HELD_MIX = {"a": ((0, 1), (1, 1))}

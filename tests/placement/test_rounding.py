@@ -18,7 +18,7 @@ from fairlead.placement.pack import pack
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, round_shares
 from fairlead.policies import REGISTRY
 from fairlead.rounds.look import look
-from fairlead.studies.policy_worlds import GPUS
+from fairlead.studies.policy_lab.policy_worlds import GPUS
 
 EVEN = profile({"even": dict.fromkeys(GPUS, 1.0), "v": {"v100": 1.0}})
 NOBODY = np.zeros(0, dtype=bool)

@@ -11,7 +11,7 @@ from building import job, profile, setup
 from fairlead.model.jobs import JobSpec
 from fairlead.policies import REGISTRY
 from fairlead.policies.policy import Policy
-from fairlead.studies.simulate import simulate
+from fairlead.studies.runs.simulate import simulate
 
 TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1.0}})
 ROUND_S = 100.0

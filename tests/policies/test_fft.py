@@ -17,7 +17,7 @@ from fairlead.policies import REGISTRY
 from fairlead.policies.fft import FFTMemory, fair_progress, fft, phi, ranked_costs, unit_of_work
 from fairlead.policies.policy import Policy
 from fairlead.rates.profile import Profile
-from fairlead.studies.simulate import simulate
+from fairlead.studies.runs.simulate import simulate
 
 FFT = REGISTRY["fft"]
 PAPER = {"costs": "paper", "crowd": "now"}  # the equations as printed

@@ -16,8 +16,8 @@ from fairlead.policies import REGISTRY
 from fairlead.policies.fft import FFTMemory, fft
 from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.sim.truth import World
-from fairlead.studies.simulate import simulate
-from fairlead.studies.summary import summarise
+from fairlead.studies.runs.simulate import simulate
+from fairlead.studies.runs.summary import summarise
 
 FFT = REGISTRY["fft"]
 PAPER = {"costs": "paper", "crowd": "now"}  # the equations as printed

@@ -13,7 +13,7 @@ from fairlead.policies import REGISTRY
 from fairlead.policies.gavel_ftf import finish_time_shares, gavel_ftf
 from fairlead.policies.gavel_makespan import gavel_makespan
 from fairlead.rounds.look import look
-from fairlead.studies.simulate import simulate
+from fairlead.studies.runs.simulate import simulate
 
 TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1.0}})
 CLOSE = 1e-5

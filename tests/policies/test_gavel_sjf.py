@@ -7,7 +7,7 @@ import pytest
 
 from building import Scene, job, profile, setup
 from fairlead.policies.gavel_sjf import gavel_sjf
-from fairlead.studies.simulate import simulate
+from fairlead.studies.runs.simulate import simulate
 
 TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1.0}})
 

@@ -26,8 +26,8 @@ from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.rounds.loop import When
-from fairlead.studies.simulate import simulate
-from fairlead.studies.summary import summarise
+from fairlead.studies.runs.simulate import simulate
+from fairlead.studies.runs.summary import summarise
 
 TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1.0}})
 # `light` loses 10 % when spread, `heavy` half.

@@ -13,7 +13,7 @@ from fairlead.model.jobs import JobSpec
 from fairlead.policies import REGISTRY
 from fairlead.policies.themis import Leases, themis
 from fairlead.rounds.state import State
-from fairlead.studies.simulate import simulate
+from fairlead.studies.runs.simulate import simulate
 
 TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1.0}})
 OLD_AND_NEW = [job("old", samples=1000.0), job("new", samples=1000.0, at=1000.0)]

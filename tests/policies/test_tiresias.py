@@ -14,7 +14,7 @@ from fairlead.policies import REGISTRY
 from fairlead.policies.las import las
 from fairlead.policies.tiresias import tiresias, tiresias_fft
 from fairlead.rounds.state import State
-from fairlead.studies.simulate import simulate
+from fairlead.studies.runs.simulate import simulate
 
 TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1.0}})
 

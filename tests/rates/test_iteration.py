@@ -13,7 +13,7 @@ from fairlead.rates.completion import complete, completed_profile
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.iteration import Links, Parts, communication_s, iteration_s
 from fairlead.rates.profile import Layer, Profile
-from fairlead.studies.comparison.cases import common_digest
+from fairlead.studies.compare.cases import common_digest
 
 PARTS = Parts(batch=32, forward_s=0.1, backward_s=0.2, update_s=0.05, params_gib=1.0)
 LINKS = Links(link_gib_per_s=10.0, net_gib_per_s=2.0)

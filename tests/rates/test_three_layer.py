@@ -13,8 +13,9 @@ from fairlead.model.cluster import parse_short_form
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.three_layer import Sensing, ThreeLayer
 from fairlead.sim.truth import World
-from fairlead.studies.journals import fold_journal, replay_journal
-from fairlead.studies.simulate import Setup, simulate
+from fairlead.studies.journals.folding import fold_journal
+from fairlead.studies.journals.replaying import replay_journal
+from fairlead.studies.runs.simulate import Setup, simulate
 
 SPEEDS = profile({f"m{m}": {"v100": 2.0 + m, "k80": 1.0} for m in range(4)})
 CLUSTER = parse_short_form("v100:32x4,k80:32x4")

@@ -9,8 +9,8 @@ from fairlead.model.jobs import JobSpec
 from fairlead.policies import REGISTRY
 from fairlead.rates.profile import Profile, Speed
 from fairlead.sim.truth import World
-from fairlead.studies.simulate import Setup, simulate
-from fairlead.studies.summary import summarise
+from fairlead.studies.runs.simulate import Setup, simulate
+from fairlead.studies.runs.summary import summarise
 from fairlead.traces.formats import Trace
 
 HOUR = 3600.0

@@ -13,7 +13,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.events import Arrived
 from fairlead.rounds.journal import JournalReader
 from fairlead.sim.truth import World
-from fairlead.studies.simulate import Setup, simulate
+from fairlead.studies.runs.simulate import Setup, simulate
 
 
 def made() -> Setup:

@@ -23,8 +23,8 @@ from fairlead.rounds.journal import JournalReader
 from fairlead.rounds.look import look
 from fairlead.rounds.snapshot import dump, load
 from fairlead.rounds.state import State
-from fairlead.studies.journals import open_state
-from fairlead.studies.simulate import simulate
+from fairlead.studies.journals.folding import open_state
+from fairlead.studies.runs.simulate import simulate
 
 CLUSTER = parse_short_form("v100:4,k80:2")
 

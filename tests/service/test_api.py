@@ -252,7 +252,8 @@ def test_shares_know_a_tenant_whose_first_job_was_taken_a_moment_ago(here: World
 
 
 def test_the_audit_and_the_journal_come_from_the_log(here: World, tmp_path: Path) -> None:
-    from fairlead.studies.journals import audit_journal, fold_journal
+    from fairlead.studies.fairness.journal_audit import audit_journal
+    from fairlead.studies.journals.folding import fold_journal
 
     id_ = here.submit(tenant="a")
     here.submit(tenant="b")

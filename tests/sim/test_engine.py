@@ -26,7 +26,7 @@ from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.sim.rounds.engine import SimEngine
 from fairlead.sim.rounds.faults import Faults
 from fairlead.sim.truth import Truth, World
-from fairlead.studies.simulate import simulate
+from fairlead.studies.runs.simulate import simulate
 
 NONE = np.array([], dtype=np.int64)
 

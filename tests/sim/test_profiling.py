@@ -15,7 +15,7 @@ from fairlead.policies.policy import Policy
 from fairlead.rates.profile import ModelFacts
 from fairlead.sim.rounds.profiling import Trial, in_the_way, plan
 from fairlead.sim.truth import World
-from fairlead.studies.simulate import simulate
+from fairlead.studies.runs.simulate import simulate
 
 WORLD = World(profiling_s=30.0)
 MIXED = build_cluster([NodeGroup(2, "k80", 2, 12.0), NodeGroup(1, "t4", 4, 16.0), NodeGroup(1, "v100", 4, 32.0)])

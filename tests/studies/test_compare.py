@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.studies.comparison.table import METRICS, best_of, rows_of
-from fairlead.studies.comparison.words import why_no_best
-from fairlead.studies.comparison.workers import _Worker
+from fairlead.studies.compare.table import METRICS, best_of, rows_of
+from fairlead.studies.compare.wording import why_no_best
+from fairlead.studies.runs.pool import _Worker
 
 BASE = ["compare", "--cluster", "v100:4,k80:4", "--generate", "durations=gavel,load=1.2,tenants=2", "--jobs", "12"]
 

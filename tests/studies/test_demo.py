@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from fairlead.policies import REGISTRY
-from fairlead.studies.comparison.compare import make_plan
-from fairlead.studies.comparison.workers import try_case
-from fairlead.studies.demo import POLICIES, demo_request
+from fairlead.studies.compare.compare import make_plan
+from fairlead.studies.compare.demo import POLICIES, demo_request
+from fairlead.studies.runs.pool import try_case
 
 
 def test_the_demo_shows_the_four_systems_and_five_baselines() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairlead.model.errors import InputError
-from fairlead.studies.instances import DIVISIONS, audit_lies, divide, parse_instance, parse_shares
+from fairlead.studies.fairness.instances import DIVISIONS, audit_lies, divide, parse_instance, parse_shares
 
 # W = (1,2), (1,3), (1,4) on one slow and one fast GPU: OEF's hand-checkable example.
 EXAMPLE: dict[str, Any] = {

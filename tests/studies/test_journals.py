@@ -6,9 +6,11 @@ import pytest
 
 from building import job, profile, setup
 from fairlead.model.errors import InputError
-from fairlead.studies.journals import audit_journal, fold_journal, replay_journal
-from fairlead.studies.simulate import simulate
-from fairlead.studies.summary import summarise
+from fairlead.studies.fairness.journal_audit import audit_journal
+from fairlead.studies.journals.folding import fold_journal
+from fairlead.studies.journals.replaying import replay_journal
+from fairlead.studies.runs.simulate import simulate
+from fairlead.studies.runs.summary import summarise
 
 # Steep gains nine times from a v100, flat one and a half times; the hours are long, so that both always want more.
 SPEEDS = profile({"steep": {"v100": 9.0, "k80": 1.0}, "flat": {"v100": 1.5, "k80": 1.0}})

@@ -18,10 +18,10 @@ from fairlead.model.allocation import Grants, Level
 from fairlead.model.view import View
 from fairlead.policies import REGISTRY
 from fairlead.policies.policy import Knows, Policy, Promise
-from fairlead.studies.plugins import load_policy
-from fairlead.studies.policy_checks import CounterExample, check_policy, rules_for
+from fairlead.studies.policy_lab.plugins import load_policy
+from fairlead.studies.policy_lab.policy_checks import CounterExample, check_policy, rules_for
 
-TEMPLATE = str(files("fairlead.studies").joinpath("templates/my_policy.py"))
+TEMPLATE = str(files("fairlead.studies.policy_lab").joinpath("templates/my_policy.py"))
 
 
 def failure(policy: Policy, examples: int = 30) -> CounterExample | None:

@@ -11,7 +11,7 @@ from building import profile
 from fairlead.engines.requests import Command
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.jobs import JobSpec
-from fairlead.studies.profiling import profile_job
+from fairlead.studies.speeds.measuring import profile_job
 from fairlead.traces.profiles import read_profile, write_profile
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"

@@ -21,19 +21,22 @@ import fairlead
 from fairlead.cli.main import app
 from fairlead.cli.reproduce import print_study
 from fairlead.model.errors import FairleadError, InputError
-from fairlead.studies import reproduce_fft, reproduce_hare, reproduce_hops, reproduce_oef
-from fairlead.studies.claims import Claim, Study, Table, page, section
-from fairlead.studies.reproduce_all import STUDIES, Progress, label, run_studies, scale_of, study_of
-from fairlead.studies.reproduce_costs import COSTS
-from fairlead.studies.reproduce_results import NAMES, Found, Results, code_digest, measures
+from fairlead.studies.papers.claim_tables import Claim, Study, Table, page, section
+from fairlead.studies.papers.costs import COSTS
+from fairlead.studies.papers.fft import experiment as fft
+from fairlead.studies.papers.hare import experiment as hare
+from fairlead.studies.papers.hops import experiment as hops
+from fairlead.studies.papers.oef import experiment as oef
+from fairlead.studies.papers.results import NAMES, Found, Results, code_digest, measures
+from fairlead.studies.papers.run_all import STUDIES, Progress, label, run_studies, scale_of, study_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 JUDGED = ("oef", "hare", "fft", "hops")  # studies whose every line with a paper's number has a verdict
 TINY: dict[str, Any] = {
-    "oef": reproduce_oef.Scale(mixes=2, lies=1, seeds=1, jobs=60),
-    "hare": reproduce_hare.Scale(seeds=1, sweeps=False, intervals=10),
-    "fft": reproduce_fft.Scale(jobs=16, seeds=1, large_jobs=0),
-    "hops": reproduce_hops.Scale(small_seeds=1, large_seeds=1, large_jobs=5, priorities=(), arrivals_per_h=()),
+    "oef": oef.Scale(mixes=2, lies=1, seeds=1, jobs=60),
+    "hare": hare.Scale(seeds=1, sweeps=False, intervals=10),
+    "fft": fft.Scale(jobs=16, seeds=1, large_jobs=0),
+    "hops": hops.Scale(small_seeds=1, large_seeds=1, large_jobs=5, priorities=(), arrivals_per_h=()),
 }
 
 
@@ -45,10 +48,10 @@ def quiet(_: Progress) -> None:
 def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Found], Path]]:
     keep = tmp_path_factory.mktemp("results")
     patch = pytest.MonkeyPatch()
-    small = replace(reproduce_hare.headlines()[0], jobs=8, rounds=(2, 5))
-    patch.setattr(reproduce_hare, "headlines", lambda: [small])
-    patch.setattr(reproduce_hare, "ROOM_GIB", (1.0,))
-    patch.setattr(reproduce_hops, "workload", lambda seed, jobs, rate, w=reproduce_hops.workload: w(seed, 5, rate))
+    small = replace(hare.headlines()[0], jobs=8, rounds=(2, 5))
+    patch.setattr(hare, "headlines", lambda: [small])
+    patch.setattr(hare, "ROOM_GIB", (1.0,))
+    patch.setattr(hops, "workload", lambda seed, jobs, rate, w=hops.workload: w(seed, 5, rate))
     try:
         yield run_studies(TINY, 1, quiet, Results(keep)), keep
     finally:
@@ -58,7 +61,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Found
 @pytest.fixture
 def tiny_oef(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """The command knows one study, and it is small."""
-    monkeypatch.setattr(reproduce_oef, "QUICK", TINY["oef"])
+    monkeypatch.setattr(oef, "QUICK", TINY["oef"])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("hare", "fft", "hops"):
         monkeypatch.delitem(STUDIES, name)
@@ -156,8 +159,8 @@ def test_results_of_two_scales_lie_beside_each_other(found: tuple[list[Found], P
     other = replace(TINY["fft"], seeds=7)
 
     assert not Results(found[1]).find("fft", other, label("fft", other))[0].parts
-    assert label("fft", reproduce_fft.FULL) == "full"
-    assert len({label("fft", scale) for scale in (other, TINY["fft"], reproduce_fft.FULL, reproduce_fft.QUICK)}) == 4
+    assert label("fft", fft.FULL) == "full"
+    assert len({label("fft", scale) for scale in (other, TINY["fft"], fft.FULL, fft.QUICK)}) == 4
 
 
 def change(path: Path, how: Callable[[dict[str, Any]], None]) -> None:
@@ -254,17 +257,17 @@ def without_timings(value: Any) -> Any:
 def test_the_digest_covers_all_that_a_study_imports_of_the_studies() -> None:
     root = Path(fairlead.__file__).parent
     for name in NAMES:
-        todo, seen = [f"reproduce_{name}"], set()
+        todo, seen = [f"papers.{name}.experiment"], set()
         while todo:
             module = todo.pop()
             seen.add(module)
-            tree = ast.parse((root / "studies" / f"{module}.py").read_text())
+            tree = ast.parse((root / "studies" / f"{module.replace('.', '/')}.py").read_text())
             imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-            todo += [m.rpartition(".")[2] for m in imported if m.startswith("fairlead.studies.")]
+            todo += [m.removeprefix("fairlead.studies.") for m in imported if m.startswith("fairlead.studies.")]
             todo = [m for m in todo if m not in seen]
-        assert all(measures(name, Path("studies") / f"{module}.py") for module in seen), seen
+        assert all(measures(name, Path("studies") / f"{module.replace('.', '/')}.py") for module in seen), seen
         assert measures(name, Path("rounds/decide.py"))
-        assert not measures(name, Path("studies") / f"reproduce_{name}_claims.py")
+        assert not measures(name, Path("studies/papers") / name / "claims.py")
         assert not measures(name, Path("cli/reproduce.py"))
     assert not measures("oef", Path("policies/hops_planner.py"))
     assert len({code_digest(name) for name in NAMES}) == len(NAMES)

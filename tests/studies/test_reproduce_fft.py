@@ -8,10 +8,10 @@ import pytest
 from building import job, profile, setup
 from fairlead.numerics.fractional import fractional_bound
 from fairlead.rates.estimator import TableEstimator
-from fairlead.studies import reproduce_fft as study
-from fairlead.studies import reproduce_fft_claims
-from fairlead.studies.reproduce_costs import COSTS
-from fairlead.studies.simulate import simulate
+from fairlead.studies.papers.costs import COSTS
+from fairlead.studies.papers.fft import claims as fft_claims
+from fairlead.studies.papers.fft import experiment as study
+from fairlead.studies.runs.simulate import simulate
 from fairlead.traces.load import seconds_per_step
 
 
@@ -95,7 +95,7 @@ def test_the_whole_study_runs_and_says_something_on_every_line() -> None:
     scale = study.Scale(jobs=16, seeds=1, large_jobs=0)
     parts = {name: measure() for name, measure in study.reproduce(scale)}
 
-    said = reproduce_fft_claims.study(scale, parts).tables[0]
+    said = fft_claims.study(scale, parts).tables[0]
 
     assert len(said.claims) > 15
     assert all(cell and "nan" not in cell for claim in said.claims for cell in claim.ours)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.studies import reproduce_hops as study
-from fairlead.studies.reproduce_hops import VARIANTS, run_one, small_cluster, workload
+from fairlead.studies.papers.hops import experiment as study
+from fairlead.studies.papers.hops.experiment import VARIANTS, run_one, small_cluster, workload
 
 
 def test_the_clusters_are_those_of_the_paper() -> None:

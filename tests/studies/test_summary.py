@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from building import job, profile, setup, setups
-from fairlead.studies.simulate import Setup, simulate
-from fairlead.studies.summary import summarise, summarise_run
+from fairlead.studies.runs.simulate import Setup, simulate
+from fairlead.studies.runs.summary import summarise, summarise_run
 
 ONE_PER_S = profile({"m": {"v100": 1.0, "k80": 0.5}})
 

@@ -9,9 +9,9 @@ from building import job, setup
 from fairlead.model import events as ev
 from fairlead.model.decision import Cause, Decision
 from fairlead.sim.truth import World
-from fairlead.studies.simulate import Setup, simulate
-from fairlead.studies.summary import summarise
-from fairlead.studies.timeline import Timeline, read_series
+from fairlead.studies.runs.simulate import Setup, simulate
+from fairlead.studies.runs.summary import summarise
+from fairlead.studies.runs.timeline import Timeline, read_series
 
 
 def watched(made: Setup) -> Timeline:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fairlead.studies import verdicts
-from fairlead.studies.claims import Claim, Study, section
-from fairlead.studies.reproduce_all import STUDIES, scale_of
-from fairlead.studies.reproduce_results import Results
+from fairlead.studies.papers import verdicts
+from fairlead.studies.papers.claim_tables import Claim, Study, section
+from fairlead.studies.papers.results import Results
+from fairlead.studies.papers.run_all import STUDIES, scale_of
 
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
 

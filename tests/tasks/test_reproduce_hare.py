@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fairlead.cli.main import app
-from fairlead.studies import reproduce_hare as study
-from fairlead.studies.task_workloads import TaskWorkload, draw
+from fairlead.studies.papers.hare import experiment as study
+from fairlead.studies.papers.hare.task_workloads import TaskWorkload, draw
 
 DEV_SEEDS = range(50, 53)
 

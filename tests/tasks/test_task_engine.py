@@ -27,10 +27,10 @@ from fairlead.sim.tasks.check import violations
 from fairlead.sim.tasks.engine import dispatch
 from fairlead.sim.tasks.jobs import TaskJobs, as_tasks
 from fairlead.sim.truth import World
-from fairlead.studies.journals import audit_journal
-from fairlead.studies.policy_worlds import FACTS
-from fairlead.studies.simulate import Setup, simulate
-from fairlead.studies.summary import summarise
+from fairlead.studies.fairness.journal_audit import audit_journal
+from fairlead.studies.policy_lab.policy_worlds import FACTS
+from fairlead.studies.runs.simulate import Setup, simulate
+from fairlead.studies.runs.summary import summarise
 
 every_task_policy = pytest.mark.parametrize("policy", TASK_POLICIES, ids=attrgetter("name"))
 # Wide jobs lose, spread ones more; four GPUs of a P100 node are slower than two.

@@ -14,9 +14,9 @@ def check_policy(
     output: Output = Format.table,
 ) -> None:
     """Run the rules that every policy must keep, and the promises that it declares; print the first counter-example."""
-    from fairlead.studies.plugins import load_policy
-    from fairlead.studies.policy_checks import check_policy as study
-    from fairlead.studies.policy_checks import rules_for
+    from fairlead.studies.policy_lab.plugins import load_policy
+    from fairlead.studies.policy_lab.policy_checks import check_policy as study
+    from fairlead.studies.policy_lab.policy_checks import rules_for
 
     chosen = load_policy(policy)
     which = range(examples) if example is None else range(example, example + 1)

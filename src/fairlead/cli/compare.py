@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from fairlead.model.cluster import Cluster as Hardware
     from fairlead.rates.profile import Profile
-    from fairlead.studies.comparison.compare import Comparison, Executor, Request
-    from fairlead.studies.comparison.workloads import Generated, Workload
+    from fairlead.studies.compare.compare import Comparison, Executor, Request
+    from fairlead.studies.compare.workloads import Generated, Workload
 
 MOST_SEEDS = 1000
 MOST_TENANTS = 12  # in the table
@@ -89,7 +89,7 @@ def compare(
     output: Output = Format.table,
 ) -> None:
     """Run every policy on the same workloads under the same rules, and compare them seed by seed."""
-    from fairlead.studies.comparison.compare import Request
+    from fairlead.studies.compare.compare import Request
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.formats import Trace
 
@@ -124,7 +124,7 @@ def compare(
 def workload_of(
     trace: str | None, generate: str | None, profile: Profile, where: Hardware, jobs: int | None, importing: Importing
 ) -> Workload:
-    from fairlead.studies.comparison.workloads import from_file, from_generator
+    from fairlead.studies.compare.workloads import from_file, from_generator
 
     if trace is not None and generate is None:
         options = {"format": importing.trace_format, **importing.choices()}
@@ -135,8 +135,8 @@ def workload_of(
 
 
 def run(request: Request, running: Running) -> Comparison:
-    from fairlead.studies.comparison.compare import compare as study
-    from fairlead.studies.comparison.store import NothingKept, Store, default_folder
+    from fairlead.studies.compare.compare import compare as study
+    from fairlead.studies.runs.store import NothingKept, Store, default_folder
 
     execute = executor_of(running.executor, running.workers or os.cpu_count() or 1, running.ray_address)
     store = Store(Path(running.state) if running.state else default_folder())
@@ -154,7 +154,7 @@ def write_out(
 ) -> None:
     """Notes each path in `written` by what it is, as soon as it is there."""
     if wanted.csv:
-        from fairlead.studies.comparison.table import write_csv
+        from fairlead.studies.compare.table import write_csv
 
         written["runs"], written["tenants"] = wanted.csv, write_csv(found.answer, wanted.csv)
     if wanted.report:
@@ -163,7 +163,7 @@ def write_out(
         write_page(found, wanted.report, shown_h)
         written["report"] = wanted.report
     if wanted.figures:
-        from fairlead.studies.report.figures import draw_all
+        from fairlead.studies.report.comparison_figures import draw_all
 
         written["figures"] = f"{wanted.figures} ({len(draw_all(found, wanted.figures, shown_h))} files)"
 
@@ -172,10 +172,10 @@ def executor_of(name: str, workers: int, address: str | None) -> Executor:
     from functools import partial
 
     if choose("--executor", name, EXECUTORS) == "processes":
-        from fairlead.studies.comparison.workers import run_here
+        from fairlead.studies.runs.pool import run_here
 
         return partial(run_here, workers=workers)
-    from fairlead.studies.comparison.ray_workers import check_ray, run_on_ray
+    from fairlead.studies.runs.ray_pool import check_ray, run_on_ray
 
     check_ray()
     return partial(run_on_ray, address=address)
@@ -184,7 +184,7 @@ def executor_of(name: str, workers: int, address: str | None) -> Executor:
 def refs_of(text: str) -> list[Any]:
     from fairlead.policies import REGISTRY
     from fairlead.policies.policy import Knows
-    from fairlead.studies.plugins import refer
+    from fairlead.studies.policy_lab.plugins import refer
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["all"]:
@@ -238,7 +238,7 @@ def _warn_of_empty(shown_h: tuple[float, float], answer: dict[str, Any]) -> None
 
 
 def spec_of(text: str) -> Generated:
-    from fairlead.studies.comparison.workloads import Generated
+    from fairlead.studies.compare.workloads import Generated
 
     if text == "defaults":
         return Generated()
@@ -257,7 +257,7 @@ def spec_of(text: str) -> Generated:
 
 def print_comparison(answer: dict[str, Any]) -> None:
     """One table per load, then failures, who knew what, and what was assumed."""
-    from fairlead.studies.comparison.words import NOT_RANKED, title_of, unfinished_of
+    from fairlead.studies.compare.wording import NOT_RANKED, title_of, unfinished_of
 
     seeds = max((row["runs"] for row in answer["rows"]), default=0)
     for load in answer["loads"]:
@@ -279,7 +279,7 @@ def print_comparison(answer: dict[str, Any]) -> None:
 
 
 def _table(answer: dict[str, Any], load: float | None) -> tuple[list[str], list[list[str]]]:
-    from fairlead.studies.comparison.words import unfinished_of
+    from fairlead.studies.compare.wording import unfinished_of
 
     shown = answer["metrics"]
     rows = [
@@ -297,8 +297,8 @@ def _table(answer: dict[str, Any], load: float | None) -> tuple[list[str], list[
 
 def _print_tenants(answer: dict[str, Any], load: float | None) -> None:
     """Tenants down, policies across, the largest tenants first."""
-    from fairlead.studies.comparison.table import by_tenant
-    from fairlead.studies.comparison.words import value_text
+    from fairlead.studies.compare.table import by_tenant
+    from fairlead.studies.compare.wording import value_text
 
     names, cells = by_tenant(answer, load)
     policies = [p["name"] for p in answer["policies"]]
@@ -320,7 +320,7 @@ def _tenant_cell(row: dict[str, Any] | None, text: Callable[[float, str], str]) 
 
 def _footnote(answer: dict[str, Any], seeds: int) -> str:
     from fairlead.numerics.paired import ALPHA
-    from fairlead.studies.comparison.words import why_no_best
+    from fairlead.studies.compare.wording import why_no_best
 
     marked = f"* better than every other policy, seed by seed (paired sign-flip test, p < {ALPHA:g})"
     spread = "mean ±standard deviation over seeds; " if seeds > 1 else ""
@@ -328,7 +328,7 @@ def _footnote(answer: dict[str, Any], seeds: int) -> str:
 
 
 def cell_of(cell: dict[str, Any], unit: str) -> str:
-    from fairlead.studies.comparison.words import value_text
+    from fairlead.studies.compare.wording import value_text
 
     if cell["mean"] is None:
         return "-"

@@ -19,9 +19,9 @@ def demo(
     output: Output = Format.table,
 ) -> None:
     """Compare the four systems and five baselines on the built-in mixed cluster and workload."""
-    from fairlead.studies.comparison.compare import compare
-    from fairlead.studies.comparison.workers import run_here
-    from fairlead.studies.demo import demo_request
+    from fairlead.studies.compare.compare import compare
+    from fairlead.studies.compare.demo import demo_request
+    from fairlead.studies.runs.pool import run_here
 
     with steps("policies") as tell:
         found = compare(demo_request(seed), lambda cases: run_here(cases, workers or os.cpu_count() or 1), tell=tell)

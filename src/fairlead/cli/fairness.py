@@ -21,7 +21,7 @@ def allocate(
     output: Output = Format.table,
 ) -> None:
     """Divide the GPUs of an instance between its tenants, and audit the division."""
-    from fairlead.studies.instances import divide, parse_instance, read_json
+    from fairlead.studies.fairness.instances import divide, parse_instance, read_json
 
     answer = divide(parse_instance(read_json(instance), instance), policy)
     if output is Format.json:
@@ -52,8 +52,15 @@ def audit(
     output: Output = Format.table,
 ) -> None:
     """Envy, sharing incentive, Pareto gap, and what one tenant could gain by lying."""
-    from fairlead.studies.instances import audit_lies, audit_shares, divide, parse_instance, parse_shares, read_json
-    from fairlead.studies.journals import audit_journal
+    from fairlead.studies.fairness.instances import (
+        audit_lies,
+        audit_shares,
+        divide,
+        parse_instance,
+        parse_shares,
+        read_json,
+    )
+    from fairlead.studies.fairness.journal_audit import audit_journal
 
     found: dict[str, Any]
     if _is_journal(source):

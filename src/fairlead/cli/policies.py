@@ -6,7 +6,7 @@ from fairlead.cli.output import Format, Output, print_json, print_table
 def policies(output: Output = Format.table) -> None:
     """List the policies: what each does, what it may know, and where it comes from."""
     from fairlead.policies import REGISTRY
-    from fairlead.studies.plugins import installed_policies
+    from fairlead.studies.policy_lab.plugins import installed_policies
 
     known = [*REGISTRY.values(), *installed_policies().values()]
     if output is Format.json:

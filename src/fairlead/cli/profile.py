@@ -27,7 +27,7 @@ def profile(
     output: Output = Format.table,
 ) -> None:
     """Run a few steps of a job on each GPU type of this machine, and write down how fast it was."""
-    from fairlead.studies.profiling import profile_job
+    from fairlead.studies.speeds.measuring import profile_job
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.profiles import write_profile
 

@@ -120,7 +120,7 @@ def learnt(
     output: Output = Format.table,
 ) -> None:
     """What a run has learnt of the speed of nodes, or of one job, and by which layer a rate is known."""
-    from fairlead.studies.learnt import learnt_of_job, learnt_of_nodes
+    from fairlead.studies.speeds.learnt import learnt_of_job, learnt_of_nodes
 
     if not Path(journal).is_file():
         raise InputError("there is no such file", path=journal)

@@ -20,8 +20,8 @@ def replay(
     output: Output = Format.table,
 ) -> None:
     """Take every decision of a journal again: the same policy must say the same, another shows where it differs."""
-    from fairlead.studies.journals import replay_journal
-    from fairlead.studies.plugins import load_policy
+    from fairlead.studies.journals.replaying import replay_journal
+    from fairlead.studies.policy_lab.plugins import load_policy
 
     if not Path(journal).is_file():
         raise InputError("there is no such file", path=journal)

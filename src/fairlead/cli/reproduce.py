@@ -14,9 +14,9 @@ from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.words import choose
 
 if TYPE_CHECKING:
-    from fairlead.studies.claims import Study
-    from fairlead.studies.reproduce_all import Progress
-    from fairlead.studies.reproduce_results import Found
+    from fairlead.studies.papers.claim_tables import Study
+    from fairlead.studies.papers.results import Found
+    from fairlead.studies.papers.run_all import Progress
 
 app = typer.Typer(help="Run a paper's experiments again and print its numbers beside ours.", no_args_is_help=True)
 
@@ -53,9 +53,9 @@ def all_papers(
     output: Output = Format.table,
 ) -> None:
     """All four papers in one Markdown page: claim, paper, ours, spread, verdict, and why they differ."""
-    from fairlead.studies.claims import page
-    from fairlead.studies.reproduce_all import STUDIES, run_studies, scale_of, study_of
-    from fairlead.studies.reproduce_results import Results, default_folder
+    from fairlead.studies.papers.claim_tables import page
+    from fairlead.studies.papers.results import Results, default_folder
+    from fairlead.studies.papers.run_all import STUDIES, run_studies, scale_of, study_of
 
     if fresh and accept_older:
         raise InputError("--fresh takes no kept results and --accept-older takes more of them; give one of the two")
@@ -109,7 +109,7 @@ def hops(quick: Quick = False, output: Output = Format.table) -> None:
 
 
 def _one(name: str, quick: bool, output: Format, table: Any = None) -> None:
-    from fairlead.studies.reproduce_all import run_study, scale_of, study_of
+    from fairlead.studies.papers.run_all import run_study, scale_of, study_of
 
     found = run_study(name, scale_of(name, quick), _tell, table)
     study = study_of(found)

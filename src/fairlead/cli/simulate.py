@@ -16,7 +16,7 @@ from fairlead.model.words import counted
 MOST_TENANTS = 20  # shown in a table
 
 if TYPE_CHECKING:
-    from fairlead.studies.simulate import Result, Setup
+    from fairlead.studies.runs.simulate import Result, Setup
 
 
 @spread
@@ -35,8 +35,8 @@ def simulate(
     output: Output = Format.table,
 ) -> None:
     """Run one policy on a workload and print what came of it."""
-    from fairlead.studies import simulate as study
-    from fairlead.studies.plugins import load_policy
+    from fairlead.studies.policy_lab.plugins import load_policy
+    from fairlead.studies.runs import simulate as study
     from fairlead.traces.clusters import read_cluster
 
     chosen = load_policy(policy)
@@ -61,8 +61,8 @@ def simulate(
 
 
 def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:
-    from fairlead.studies.simulate import doubts
-    from fairlead.studies.summary import summarise, summarise_run
+    from fairlead.studies.runs.simulate import doubts
+    from fairlead.studies.runs.summary import summarise, summarise_run
 
     summary: dict[str, Any] = {
         "policy": setup.policy.name,

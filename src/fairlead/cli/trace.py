@@ -67,7 +67,7 @@ def stats(
         *([importing.reference] if importing.reference else []),
     )
     if figure:
-        from fairlead.studies.figures import draw_trace
+        from fairlead.studies.report.trace_figure import draw_trace
 
         draw_trace(trace, found, figure)
     if output is Format.json:

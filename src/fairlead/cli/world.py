@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairlead.rates.profile import Profile
     from fairlead.rounds.loop import Settings
     from fairlead.sim.truth import World
-    from fairlead.studies.simulate import Setup
+    from fairlead.studies.runs.simulate import Setup
     from fairlead.traces.formats import Trace
 
 
@@ -84,7 +84,7 @@ class Rules:
 
     def setup(self, cluster: Cluster, trace: Trace, profile: Profile, policy: Policy, seed: int = 0) -> Setup:
         from fairlead.rates.three_layer import Sensing
-        from fairlead.studies.simulate import Setup
+        from fairlead.studies.runs.simulate import Setup
 
         return Setup(
             cluster=cluster,

@@ -14,7 +14,7 @@ from typing import Any
 from fairlead.service.store.database import open_reader
 from fairlead.service.store.directory import StateDirectory
 from fairlead.service.store.log import header_of, read_records
-from fairlead.studies.journals import audit_records
+from fairlead.studies.fairness.journal_audit import audit_records
 
 
 async def audit_apart(directory: StateDirectory) -> Any:

@@ -33,7 +33,7 @@ from fairlead.service.store.reads import Reads
 from fairlead.service.store.tables import REQUESTS
 from fairlead.service.store.tokens import Role, Token, Tokens, new_token, store_token
 from fairlead.service.store.writer import Writer
-from fairlead.studies.journals import open_state
+from fairlead.studies.journals.folding import open_state
 
 if TYPE_CHECKING:
     import uvicorn

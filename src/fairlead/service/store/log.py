@@ -27,7 +27,7 @@ from fairlead.rounds.records import Record, Records, to_line
 from fairlead.rounds.snapshot import dump, load
 from fairlead.rounds.state import State
 from fairlead.service.store.database import StoreError
-from fairlead.studies.journals import open_state
+from fairlead.studies.journals.folding import open_state
 
 # A start folds at most about this many records beside its snapshot.
 SNAPSHOT_EVERY = 20_000

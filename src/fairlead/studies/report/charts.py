@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fairlead.studies.comparison.compare import Comparison
+from fairlead.studies.compare.compare import Comparison
 from fairlead.studies.report import data
 from fairlead.studies.report.axes import log_range, log_ticks, tick_text
 from fairlead.studies.report.labels import Area, Spot

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.cluster import Cluster
-from fairlead.studies.comparison.compare import Comparison
+from fairlead.studies.compare.compare import Comparison
 from fairlead.studies.report.axes import log_range
 from fairlead.studies.report.labels import Area, Spot, place_labels
 from fairlead.studies.report.style import Style, styles_of

@@ -8,9 +8,9 @@ from typing import Any
 
 from fairlead.model.units import format_duration, format_number
 from fairlead.numerics.paired import ALPHA
-from fairlead.studies.comparison.compare import Comparison
-from fairlead.studies.comparison.table import by_tenant
-from fairlead.studies.comparison.words import NOT_RANKED, gpus_of, title_of, unfinished_of, value_text, why_no_best
+from fairlead.studies.compare.compare import Comparison
+from fairlead.studies.compare.table import by_tenant
+from fairlead.studies.compare.wording import NOT_RANKED, gpus_of, title_of, unfinished_of, value_text, why_no_best
 from fairlead.studies.report import charts, data
 from fairlead.traces.files import create_text
 

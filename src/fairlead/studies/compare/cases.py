@@ -1,0 +1,135 @@
+"""One run of a comparison, as data: what is simulated, a key by content, and the record that comes out."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fairlead
+from fairlead.model.allocation import Level
+from fairlead.model.cluster import Cluster
+from fairlead.sim.truth import World
+from fairlead.studies.policy_lab.plugins import PolicyRef
+from fairlead.studies.runs.simulate import Setup, simulate
+from fairlead.studies.runs.summary import finished, summarise, summarise_run
+from fairlead.studies.runs.timeline import NO_NODE, Timeline, read_series
+
+KIND = "compare-run/1"
+SLICES = 160  # of a run, for charts over time
+MOST_TENANTS = 8  # with charts of their own
+MOST_STAYS = 60_000  # kept for the Gantt chart
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything that a worker needs; `setup` holds any policy, the one to run is `policy`."""
+
+    policy: PolicyRef
+    load: float | None  # None: the trace as it is
+    seed: int
+    setup: Setup
+    keep_stays: bool  # who held which GPUs when, for the Gantt chart
+    key: str  # the same key, the same record but for timings
+
+
+def make_case(policy: PolicyRef, load: float | None, seed: int, setup: Setup, common: str, *, keep_stays: bool) -> Case:
+    """`common` is the setup's `common_digest`, which all policies share."""
+    digest = hashlib.sha256("\n".join((KIND, code_digest(), _policy_digest(policy), common)).encode()).hexdigest()
+    return Case(policy, load, seed, replace(setup, policy=_NOBODY), keep_stays, digest[:32] + "s" * keep_stays)
+
+
+def run_case(case: Case) -> dict[str, Any]:
+    """Simulate, and say what came of it in plain JSON values. Only what stands under `timings` differs between runs."""
+    setup = replace(case.setup, policy=case.policy.load())
+    line = Timeline(setup.cluster)
+    result = simulate(setup, watch=line)
+    found = finished(result.state)
+    told = summarise_run(result.run)
+    series = read_series(line, setup.tenant_weight, SLICES, MOST_TENANTS)
+    return {
+        "fairlead": KIND,
+        "key": case.key,
+        "policy": setup.policy.name,
+        "load": case.load,
+        "seed": case.seed,
+        "summary": {
+            **summarise(result.state, found),
+            "fragmented_gpus": series["mean_fragmented_gpus"],
+            **({"migrations_per_job": None} if setup.policy.level is Level.TASKS else {}),  # a task never moves
+            "rounds": told["rounds"],
+            "decisions": told["decisions"],
+        },
+        "timings": {"decision_s": told["decision_s"], "cpu_s": result.cpu_s, "wall_s": result.wall_s},
+        "jobs": {
+            "jct_s": found.jct_s.tolist(),
+            **{k: v.tolist() for k, v in found.ratios().items() if k != "ftf_isolated"},
+        },
+        "series": series,
+        "stays": _stays(line) if case.keep_stays else None,
+    }
+
+
+def changes_with_seed(world: World) -> bool:
+    """Whether anything in the world is drawn."""
+    low, high = world.server_factor
+    return low != high or world.mtbf_s > 0 or world.length_error > 0
+
+
+def _stays(line: Timeline) -> dict[str, Any] | None:
+    stays = line.stays()
+    if len(stays.job) > MOST_STAYS or (stays.node == NO_NODE).any():
+        return None
+    return {
+        "job": stays.job.tolist(),
+        "node": stays.node.tolist(),
+        "gpus": stays.gpus.astype(int).tolist(),
+        "start_s": [round(s, 3) for s in stays.start_s.tolist()],
+        "end_s": [round(s, 3) for s in stays.end_s.tolist()],
+        "tenant": [list(line.tenants)[u] for u in line.tenant_of],
+    }
+
+
+# ---- keys ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def code_digest() -> str:
+    """Of our own sources: what an older version found is not what this one would find."""
+    digest = hashlib.sha256()
+    root = Path(fairlead.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def common_digest(setup: Setup) -> str:
+    """Of all that is not the policy. A world in which nothing is drawn is the same whatever its seed."""
+    digest = hashlib.sha256()
+    for job in setup.trace.jobs:
+        digest.update(repr(job).encode())
+    models = {job.model for job in setup.trace.jobs}
+    known, truth = setup.used_profile(), setup.profile.restricted_to(models, setup.cluster.gpu)
+    world = setup.world if changes_with_seed(setup.world) else replace(setup.world, seed=0)
+    parts: list[Any] = [
+        [rates.speeds, *(sorted(table.items()) for table in (rates.facts, rates.parts, rates.links))]
+        for rates in (known, truth)
+    ]
+    parts += [*_cluster_parts(setup.cluster), setup.settings, world]
+    parts += [setup.restart_s, sorted(setup.tenant_weight.items()), setup.sensing]
+    digest.update(repr(parts).encode())
+    return digest.hexdigest()
+
+
+def _policy_digest(policy: PolicyRef) -> str:
+    return hashlib.sha256(repr((policy.text, policy.source, policy.beside)).encode()).hexdigest()
+
+
+def _cluster_parts(cluster: Cluster) -> list[Any]:
+    numbers = [cluster.memory_gib.tolist(), cluster.node_type.tolist(), cluster.node_gpus.tolist()]
+    return [cluster.types, cluster.gpu, cluster.nodes, *numbers]
+
+
+_NOBODY: Any = None  # a policy's function can often not be sent to another process; its reference can

@@ -1,0 +1,197 @@
+"""Every policy on every workload under the same rules, and the comparison that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fairlead import __version__
+from fairlead.model.errors import InputError
+from fairlead.policies.policy import Knows, Policy
+from fairlead.studies.compare.cases import Case, common_digest, make_case
+from fairlead.studies.compare.table import METRICS, rows_of, tenants_of
+from fairlead.studies.compare.workloads import Workload
+from fairlead.studies.policy_lab.plugins import PolicyRef
+from fairlead.studies.runs.pool import Outcome
+from fairlead.studies.runs.simulate import Setup, check_weights, doubts, without_impossible
+from fairlead.studies.runs.store import NothingKept, Store
+
+KIND = "compare/1"
+Executor = Callable[[Iterable[Case]], Iterator[Outcome]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """`setup` holds what is the same for all runs; its trace and its seed are replaced for each."""
+
+    policies: Sequence[PolicyRef]
+    seeds: Sequence[int]
+    loads: Sequence[float | None]
+    workload: Workload
+    setup: Setup
+    skip_impossible: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    cases: list[Case]
+    assumptions: list[str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`answer` is what the command prints as JSON; `records` hold the columns that charts are drawn from."""
+
+    answer: dict[str, Any]
+    records: list[dict[str, Any]]
+    setup: Setup
+
+
+def make_plan(request: Request) -> Plan:
+    """Every run, once: a seed that changes nothing is not a further observation, so it is not run again."""
+    _check_names(request.policies)
+    cases: list[Case] = []
+    seen: set[str] = set()
+    assumptions: dict[str, None] = {}
+    idle: dict[int, None] = {}  # seeds that change nothing
+    for load in request.loads:
+        for seed in request.seeds:
+            setup, notes = _setup(request, load, seed)
+            if seed == request.seeds[0]:
+                assumptions.update(dict.fromkeys(notes))
+            common = common_digest(setup)
+            if common in seen:
+                idle[seed] = None
+                continue
+            seen.add(common)
+            stays = load == request.loads[-1] and seed == request.seeds[0]
+            cases += [make_case(policy, load, seed, setup, common, keep_stays=stays) for policy in request.policies]
+    if len(request.seeds) > 1:
+        assumptions[f"seeds {_range(request.seeds)}; the notes above are those of seed {request.seeds[0]}"] = None
+    if idle:
+        first = f"seed{'s' if len(idle) > 1 else ''} {_range(list(idle))} would repeat an earlier run"
+        assumptions[f"{first}, since nothing here is drawn at random: they are not counted"] = None
+    return Plan(cases, list(assumptions))
+
+
+def compare(
+    request: Request,
+    execute: Executor,
+    store: Store | NothingKept | None = None,
+    tell: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """`tell` is told how many runs are done and how many there are."""
+    plan = make_plan(request)
+    done: dict[str, tuple[dict[str, Any] | None, str]] = {}
+    if store is not None:
+        done = {case.key: (record, "") for case in plan.cases if (record := store.find(case)) is not None}
+    found_before = len(done)
+    if tell is not None:
+        tell(len(done), len(plan.cases))
+    for case, record, reason in execute([case for case in plan.cases if case.key not in done]):
+        if record is not None and store is not None:
+            store.keep(case, record)
+        done[case.key] = record, reason
+        if tell is not None:
+            tell(len(done), len(plan.cases))
+    ordered = [(case, *done[case.key]) for case in plan.cases]
+    return _comparison(request, plan, ordered, found_before)
+
+
+def knows_of(policy: Policy, setup: Setup) -> dict[str, str]:
+    """What a policy was allowed to know, in words for the report."""
+    learns = "no" if setup.sensing == "table" else f"learnt from running jobs ({setup.sensing})"
+    hidden = {name for name in Knows if name not in policy.knows}
+    lengths = "no" if Knows.LENGTHS in hidden else "yes, as declared" if setup.world.length_error else "yes"
+    return {
+        "speeds by type": "yes",
+        "job lengths": lengths,
+        "future arrivals": "no" if Knows.ARRIVALS in hidden else "yes",
+        "speeds of single servers": learns,
+    }
+
+
+def _comparison(
+    request: Request, plan: Plan, outcomes: list[tuple[Case, dict[str, Any] | None, str]], found_before: int
+) -> Comparison:
+    policies = [ref.load() for ref in request.policies]
+    records = [record for _, record, _ in outcomes if record is not None]
+    failures = [
+        {"policy": case.policy.load().name, "load": case.load, "seed": case.seed, "reason": reason}
+        for case, record, reason in outcomes
+        if record is None
+    ]
+    first = outcomes[0][0].setup
+    names = [policy.name for policy in policies]
+    answer = {
+        "fairlead": KIND,
+        "version": __version__,
+        "workload": {
+            "name": first.trace.name,
+            "format": first.trace.format,
+            "sha256": first.trace.sha256,
+            "jobs": len(first.trace.jobs),
+            "tenants": len({job.tenant for job in first.trace.jobs}),
+        },
+        "cluster": {
+            "gpus": dict(zip(first.cluster.types, first.cluster.capacity.tolist(), strict=True)),
+            "nodes": len(first.cluster.nodes),
+        },
+        "settings": asdict(first.settings),
+        "world": {key: value for key, value in asdict(first.world).items() if key != "seed"},
+        "restart_s": first.restart_s,
+        "tenant_weight": dict(first.tenant_weight),
+        "sensing": first.sensing,
+        "seeds": list(request.seeds),
+        "loads": list(request.loads),
+        "assumptions": plan.assumptions,
+        "policies": [
+            {
+                "name": policy.name,
+                "summary": policy.summary,
+                "paper": policy.paper,
+                "level": policy.level,
+                "knows": sorted(policy.knows),
+                "allowed_to_know": knows_of(policy, first),
+                "from": ref.text if ref.text != policy.name else "registry",
+                "parameters": policy.parameters,
+            }
+            for ref, policy in zip(request.policies, policies, strict=True)
+        ],
+        "metrics": [asdict(metric) for metric in METRICS],
+        "rows": rows_of(names, list(request.loads), records, failures),
+        "tenants": tenants_of(names, list(request.loads), records),
+        "failures": failures,
+        "runs": [
+            {key: record[key] for key in ("policy", "load", "seed", "key", "summary", "timings")} for record in records
+        ],
+        "runs_found_done": found_before,
+    }
+    return Comparison(answer, records, first)
+
+
+def _setup(request: Request, load: float | None, seed: int) -> tuple[Setup, tuple[str, ...]]:
+    world = replace(request.setup.world, seed=seed)
+    setup = replace(request.setup, trace=request.workload(load, seed), world=world)
+    check_weights(setup)
+    left, skipped = without_impossible(setup, skip=request.skip_impossible)
+    if not left.jobs:
+        raise InputError(f"{setup.trace.name} has no jobs to run; there is nothing to compare")
+    notes = (*left.notes, *doubts(replace(setup, trace=left)))
+    notes = notes if not skipped else (*notes, f"left out {skipped} jobs that can never run on this cluster")
+    return replace(setup, trace=left), notes
+
+
+def _check_names(policies: Sequence[PolicyRef]) -> None:
+    seen: dict[str, str] = {}
+    for ref in policies:
+        name = ref.load().name
+        if name in seen:
+            raise InputError(f'two policies are called "{name}" ({seen[name]} and {ref.text}); rename one of them')
+        seen[name] = ref.text
+
+
+def _range(numbers: Sequence[int]) -> str:
+    whole = len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]}..{numbers[-1]}" if whole else ", ".join(map(str, numbers))

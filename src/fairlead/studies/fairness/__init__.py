@@ -1,0 +1,1 @@
+"""How fair a division on paper is, and how fair a run was."""

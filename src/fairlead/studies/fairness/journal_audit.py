@@ -1,0 +1,134 @@
+"""How fair a run was over time, read from its journal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+from fairlead.model.decision import Decision
+from fairlead.model.events import Arrived, Served, TenantSet
+from fairlead.numerics.fairness import normalise
+from fairlead.rounds.journal import Header, JournalReader
+from fairlead.rounds.records import Record
+from fairlead.rounds.state import State
+from fairlead.studies.journals.folding import consistent, open_state
+
+ALWAYS = 0.99  # of a round
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """Integrals over time by tenant, of the time in which it wanted more."""
+
+    wanted_s: FloatArray  # u
+    own: FloatArray  # u,v  value per weight of what u held while v was there too
+    others: FloatArray  # u,v  value to u, per weight, of what v held
+    alone: FloatArray  # u  value of u's private slice, per weight
+    held: FloatArray  # u,t  GPU-seconds over the whole run
+
+
+def audit_journal(path: Path) -> dict[str, Any]:
+    """Envy and sharing incentive of a run, averaged over time.
+
+    A tenant u is looked at while one of its jobs waits although a decision has seen it: only then could u use more. In
+    that time, per unit of weight, what u held is compared with what every other active tenant v held, and with its
+    private slice of the cluster, w_u / sum(w). GPUs are valued by the jobs that hold them, in units of the slowest type
+    that they can use; GPUs of others by the mean speedups of u's active jobs. Where single tasks are decided, a job waits
+    that is not served at least `ALWAYS` of a round.
+    """
+    reader = JournalReader(path)
+    with consistent(path):
+        return audit_records(reader.header(), reader.records)
+
+
+def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> dict[str, Any]:
+    """The same of records from anywhere; they are read twice."""
+    names = _tenants(records())
+    u, t = len(names), len(header.cluster.types)
+    ledger = _Ledger(np.zeros(u), np.zeros((u, u)), np.zeros((u, u)), np.zeros(u), np.zeros((u, t)))
+    state = open_state(header)
+    decided_s = -math.inf
+    for record in records():
+        if record.time_s > state.now_s and state.active:
+            _add(ledger, state, decided_s, record.time_s - state.now_s)
+        state.fold(record)
+        if isinstance(record, Decision | Served):
+            decided_s = record.time_s
+    return _verdict(ledger, names, list(header.cluster.types))
+
+
+def _tenants(records: Iterable[Record]) -> list[str]:
+    """In the order in which the state numbers them."""
+    names: dict[str, None] = {}
+    for record in records:
+        if isinstance(record, Arrived):
+            names.setdefault(record.spec.tenant)
+        elif isinstance(record, TenantSet):
+            names.setdefault(record.tenant)
+    return list(names)
+
+
+def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> None:
+    active = state.active_jobs
+    tenant = state.tenant[active]  # j
+    W = normalise(state.best_rate[active] / state.width[active, None])  # j,t
+    running = state.held_gpus[active] > 0
+    served = running | (state.part[active] >= ALWAYS)
+    wants = np.unique(tenant[~served & (state.arrival_s[active] <= decided_s)])
+    here = np.unique(tenant)
+    held, own = np.zeros(ledger.held.shape), np.zeros(len(ledger.own))  # u,t  u
+    for place in np.flatnonzero(running).tolist():
+        for node, count in state.spots[active[place]]:
+            t = state.cluster.node_type[node]
+            held[tenant[place], t] += count
+            own[tenant[place]] += count * W[place, t]
+    for place, j in enumerate(active.tolist() if state.served else ()):
+        if j in state.served:
+            held[tenant[place]] += state.served[j]
+            own[tenant[place]] += state.served[j] @ W[place]
+    ledger.held += seconds * held
+    if not wants.size:
+        return
+    weight = np.ones(len(own))  # u  of tenants that have not been seen yet it does not matter
+    weight[: len(state.tenant_weight)] = state.tenant_weight
+    jobs = np.bincount(tenant, minlength=len(weight))
+    mean = np.zeros((len(weight), W.shape[1]))  # u,t  speedups
+    np.add.at(mean, tenant, W)
+    mean[here] /= jobs[here, None]
+    pairs = np.ix_(wants, here)
+    ledger.wanted_s[wants] += seconds
+    ledger.own[pairs] += seconds * (own / weight)[wants, None]
+    ledger.others[pairs] += seconds * mean[wants] @ (held[here] / weight[here, None]).T
+    ledger.alone[wants] += seconds * (mean[wants] @ state.capacity) / weight[here].sum()
+
+
+def _verdict(ledger: _Ledger, names: list[str], types: list[str]) -> dict[str, Any]:
+    wanted = np.flatnonzero(ledger.alone > 0)
+    own = ledger.own.diagonal()[wanted]
+    incentive = own / ledger.alone[wanted]
+    envy = np.divide(ledger.others, ledger.own, out=np.ones_like(ledger.own), where=ledger.own > 0) - 1.0
+    envy[(ledger.own <= 0) & (ledger.others > 0)] = math.inf
+    np.fill_diagonal(envy, 0.0)
+    u, v = divmod(int(envy.argmax()), len(names)) if names else (0, 0)
+    most = max(float(envy[u, v]), 0.0) if names else 0.0
+    return {
+        "max_envy": most if math.isfinite(most) else None,
+        "envious": [names[u], names[v]] if most > 0 else None,
+        "min_sharing_incentive": float(incentive.min()) if len(wanted) else None,
+        "mean_sharing_incentive": float(incentive.mean()) if len(wanted) else None,
+        "worst_off": names[int(wanted[incentive.argmin()])] if len(wanted) else None,
+        "tenants": {
+            name: {
+                "wanted_more_h": float(ledger.wanted_s[u] / 3600),
+                "sharing_incentive": float(ledger.own[u, u] / ledger.alone[u]) if ledger.alone[u] > 0 else None,
+                "gpu_hours": dict(zip(types, (ledger.held[u] / 3600).tolist(), strict=True)),
+            }
+            for u, name in enumerate(names)
+        },
+    }

@@ -1,0 +1,1 @@
+"""Journals read back: folded into a state, or decided again."""

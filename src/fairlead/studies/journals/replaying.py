@@ -1,0 +1,110 @@
+"""The decisions of a journal taken again, with the same or another policy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from fairlead.model.allocation import Level
+from fairlead.model.decision import Decision
+from fairlead.model.errors import BrokenInvariantError, InputError
+from fairlead.model.events import Arrived, Event, Finished, Served
+from fairlead.policies import find_policy
+from fairlead.policies.policy import Policy
+from fairlead.rates.estimator import TableEstimator
+from fairlead.rounds.journal import JournalReader
+from fairlead.rounds.loop import Settings, When
+from fairlead.rounds.replay import replay, same
+from fairlead.sim.tasks.engine import run_tasks
+from fairlead.sim.truth import Truth, World
+from fairlead.studies.journals.folding import consistent, open_state
+
+SAME = 1e-6  # of what is held
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How a journal's decisions compare with those that a policy takes now from the same events."""
+
+    decisions: int
+    same: int
+    first_different_s: float | None
+
+
+def replay_journal(path: Path, policy: Policy | None = None) -> Replayed:
+    """Decide again; without a policy with the one of the journal, which must then say the same throughout."""
+    reader = JournalReader(path)
+    header = reader.header()
+    chosen = policy or find_policy(header.policy).with_parameters(header.parameters)
+    settings = Settings(**{**header.settings, "when": When(header.settings["when"])})
+    tasks = header.more.get("level") == Level.TASKS
+    if tasks != (chosen.level is Level.TASKS):
+        raise InputError(
+            f"the journal's policy decides {'single tasks' if tasks else 'rounds'} and {chosen.name} does not; "
+            "its decisions cannot be compared",
+            path=str(path),
+        )
+    if tasks:
+        return _replay_tasks(reader, chosen, settings)
+    decisions = equal = 0
+    first: float | None = None
+    with consistent(path):
+        for recorded, again in replay(reader.records(), open_state(header), chosen, settings, follow=policy is None):
+            decisions += 1
+            if same(recorded, again):
+                equal += 1
+            elif first is None:
+                first = recorded.time_s
+    return Replayed(decisions, equal, first)
+
+
+def _replay_tasks(reader: JournalReader, policy: Policy, settings: Settings) -> Replayed:
+    """Run all tasks again; what jobs are told to hold in each round of the clock is compared one by one."""
+    header, records = reader.header(), list(reader.records())
+    state = open_state(header)
+    specs = [record.spec for record in records if isinstance(record, Arrived)]
+    for record in records:
+        if isinstance(record, Finished):  # the true length shows in the end
+            for j, samples in zip(record.jobs.tolist(), record.samples.tolist(), strict=True):
+                steps = samples / state.estimator.samples_per_step(specs[j].model, specs[j].gpus)
+                specs[j] = replace(specs[j], steps=steps)
+    world = header.more["world"]
+    truth = Truth(
+        specs,
+        header.cluster,
+        TableEstimator(header.profile, header.cluster, restart_s=header.restart_s),
+        World(**{**world, "server_factor": tuple(world["server_factor"])}),
+    )
+    told = _Served()
+    run_tasks(truth, state.estimator, policy, settings, state, told, switch_s=header.restart_s)
+    recorded = [record for record in records if isinstance(record, Served)]
+    pairs = zip_longest(recorded, told.events[: len(recorded)])
+    different = [one.time_s for one, other in pairs if not _same_service(one, other)]
+    return Replayed(len(recorded), len(recorded) - len(different), different[0] if different else None)
+
+
+class _Served:
+    """Keeps what is told of single tasks."""
+
+    def __init__(self) -> None:
+        self.events: list[Served] = []
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, Served):
+            self.events.append(event)
+
+    def decision(self, decision: Decision) -> None:
+        raise BrokenInvariantError(f"a round was decided at {decision.time_s} s where there are none")
+
+
+def _same_service(one: Served, other: Served | None) -> bool:
+    return (
+        other is not None
+        and math.isclose(one.time_s, other.time_s, rel_tol=SAME)
+        and np.array_equal(one.jobs, other.jobs)
+        and np.allclose(one.gpus, other.gpus, rtol=SAME, atol=SAME)
+    )

@@ -1,0 +1,162 @@
+"""What a study found, beside what its paper says: the one shape that terminal tables, JSON and the page are drawn from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fairlead.studies.papers.verdicts import MISSED, word_of
+
+Spread = Mapping[str, float]  # mean, low, high over seeds
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line: what is claimed, the paper's number, ours in every column of the table, and why they differ."""
+
+    claim: str
+    paper: str  # empty where the paper is silent
+    ours: tuple[str, ...]
+    why: str = ""  # empty where they agree or there is nothing to compare
+    verdict: str = ""  # empty where the paper is silent
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    seeds: str
+    columns: tuple[str, ...]  # of `ours`
+    claims: tuple[Claim, ...]
+
+    def __post_init__(self) -> None:
+        assert all(len(claim.ours) == len(self.columns) for claim in self.claims), self.title
+
+    @property
+    def head(self) -> list[str]:
+        if not self.has_paper:
+            return ["", *self.columns]
+        return ["claim", "paper", *self.columns, *(["verdict"] if self.has_verdict else [])]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Under `head`; a paper that says nothing about the whole table gets no column."""
+        return [self._row(claim) for claim in self.claims]
+
+    @property
+    def sentences(self) -> dict[str, list[str]]:
+        """Why ours differs, and the claims that it is said of."""
+        said: dict[str, list[str]] = {}
+        for claim in self.claims:
+            if claim.why:
+                said.setdefault(claim.why, []).append(claim.claim)
+        return said
+
+    @property
+    def has_paper(self) -> bool:
+        return any(claim.paper for claim in self.claims)
+
+    @property
+    def has_verdict(self) -> bool:
+        return any(claim.verdict for claim in self.claims)
+
+    def _row(self, claim: Claim) -> list[str]:
+        if not self.has_paper:
+            return [claim.claim, *claim.ours]
+        verdict = [claim.verdict or "-"] if self.has_verdict else []
+        return [claim.claim, claim.paper or "-", *claim.ours, *verdict]
+
+
+@dataclass(frozen=True)
+class Study:
+    name: str  # as in `fairlead reproduce NAME`
+    paper: str
+    quick: bool
+    world: str  # what was run, and what of it is ours because the paper is silent
+    reading: str  # how to read the numbers, in short
+    tables: tuple[Table, ...]
+    remarks: tuple[str, ...] = ()  # paragraphs whose numbers are from earlier full runs
+    findings: tuple[str, ...] = ()  # paragraphs whose numbers are from this run
+    limits: tuple[str, ...] = ()  # what of the paper is not here, and why
+    made: str = ""  # by which code, and what it cost
+
+    @property
+    def command(self) -> str:
+        return f"fairlead reproduce {self.name}{' --quick' if self.quick else ''}"
+
+    @property
+    def verdict(self) -> str:
+        """How many claims came out how, and those that were missed by name; empty where nothing was judged."""
+        judged = [claim for table in self.tables for claim in table.claims if claim.verdict]
+        if not judged:
+            return ""
+        counted = Counter(word_of(claim.verdict) for claim in judged)
+        missed = [_missed(claim) for claim in judged if word_of(claim.verdict) == MISSED]
+        said = "; ".join(f"{word} {count}" for word, count in counted.most_common())
+        return f"**{len(judged)} claims:** {said}." + (f" Missed: {'; '.join(missed)}." if missed else "")
+
+
+PREFACE = """\
+# The papers' numbers again
+
+Written by `{command}`. The command and the seeds stand at each table; numbers are means over seeds, with the least and the
+most in brackets.
+
+Each line that has a number in its paper is judged by one rule. *Reached*: on average over seeds ours is at least the paper's, in
+every column; *more*: in every column the gain is larger by a quarter; *in part*: reached in some columns; *less*: a gain, but below the
+paper's; *missed*: no gain on average in some column, or a limit that is exceeded; *not on every seed*: on a single seed there is no gain.
+"Up to" is held against the best seed. A limit *holds*; a number that describes a baseline is *alike* or *differs*; one beside a theorem is
+*measured*. Sentences below a table are printed only where its numbers ask for them, and take their numbers from it."""
+QUICK_REMARKS = "These remarks are about the full run (`fairlead reproduce {name}`); their numbers are not from the quick one above."
+
+
+def page(studies: Sequence[Study], command: str) -> str:
+    """Markdown: every study with its tables, the sentences of the claims that differ, and its remarks."""
+    return "\n\n".join([PREFACE.format(command=command), *(section(study) for study in studies)]) + "\n"
+
+
+def section(study: Study) -> str:
+    """The part of the page that is about one paper."""
+    blocks = [f"## {study.paper}", study.world, study.reading, study.verdict, study.made]
+    for table in study.tables:
+        blocks += [f"### {table.title}", f"`{study.command}`, {table.seeds}.", _markdown(table)]
+        whys = [f"- *{'; '.join(claims)}:* {why}" for why, claims in table.sentences.items()]
+        blocks += ["Where ours differs, and why:", "\n".join(whys)] if whys else []
+    if study.findings:
+        blocks += ["### What this run shows", *study.findings]
+    if study.remarks:
+        blocks += ["### Remarks", QUICK_REMARKS.format(name=study.name) if study.quick else "", *study.remarks]
+    if study.limits:
+        blocks += ["### Not here, and why", *study.limits]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _missed(claim: Claim) -> str:
+    what = claim.verdict.partition(": ")[2]
+    return f"{claim.claim} ({what})" if what else claim.claim
+
+
+def _markdown(table: Table) -> str:
+    lines = [table.head, ["---"] * len(table.head), *table.rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def number(values: Spread, digits: int = 2, unit: str = "") -> str:
+    """The mean with its unit, then the least and the most."""
+    mean, low, high = (_plain(values[key], digits) for key in ("mean", "low", "high"))
+    return f"{mean}{unit} ({low}..{high})"
+
+
+def percent(values: Spread, digits: int = 1, *, signed: bool = True) -> str:
+    sign = "+" if signed else ""
+    mean, low, high = (_plain(100 * values[key], digits, sign) for key in ("mean", "low", "high"))
+    return f"{mean} % ({low}..{high})"
+
+
+def _plain(value: float, digits: int, sign: str = "") -> str:
+    """No zero below zero."""
+    return f"{round(value, digits) + 0.0:{sign}.{digits}f}"
+
+
+def seeds_of(seeds: range) -> str:
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]}-{seeds[-1]}"

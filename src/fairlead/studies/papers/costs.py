@@ -1,0 +1,39 @@
+"""About how many CPU seconds each part of a study takes, for the time left. Measured once; only the proportions count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead.studies.papers.fft import experiment as fft
+from fairlead.studies.papers.hare import experiment as hare
+from fairlead.studies.papers.oef import experiment as oef
+
+BATCH = 5.0  # a lower bound is so much dearer where all jobs of the even cluster are there at once
+
+
+def _oef(scale: oef.Scale) -> list[float]:
+    """Static totals, promises, runs, runs with a liar."""
+    runs = 0.02 * scale.seeds * scale.jobs
+    return [0.006 * scale.mixes, 0.3 * scale.lies, runs, runs]
+
+
+def _hare(scale: hare.Scale) -> list[float]:
+    """Settings, ablation, switching, sweeps; for one seed."""
+    settings = [
+        (BATCH if one.load is None and one.jobs >= 100 else 1.0) * 0.02 * one.jobs * scale.intervals / 60
+        for one in hare.headlines_of(scale)
+    ]
+    sweeps = [0.01 * sum(one.jobs for one in given) for given in hare.sweeps().values()]
+    return [*settings, 0.4, 0.4, *(sweeps if scale.sweeps else [])]
+
+
+def _fft(scale: fft.Scale) -> list[float]:
+    """The two traces, wrong lengths, profiling, one decision, the large simulation."""
+    run_s = 0.0022 * scale.jobs * scale.seeds
+    policies = len(fft.VARIANTS) + len(fft.BASELINES)
+    large = [0.0024 * scale.large_jobs * scale.large_seeds] if scale.large_jobs else []
+    return [policies * run_s, policies * run_s, 6 * run_s, 3 * run_s, 1.0, *large]
+
+
+COSTS: dict[str, Callable[[Any], list[float]]] = {"oef": _oef, "hare": _hare, "fft": _fft}

@@ -1,0 +1,1 @@
+"""FFT (ICS 2025): its experiments and its claims."""

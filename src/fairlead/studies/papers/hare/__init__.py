@@ -1,0 +1,1 @@
+"""Hare: its experiments and its claims."""

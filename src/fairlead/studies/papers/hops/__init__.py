@@ -1,0 +1,1 @@
+"""Hops: its experiments and its claims."""

@@ -1,0 +1,1 @@
+"""OEF (Middleware 2024): its experiments and its claims."""

@@ -1,0 +1,140 @@
+"""Policies by what a user writes on the command line: a registered name, a file of their own, or an entry point.
+
+Only the command line comes here: loading a file runs it, so nothing that a network client sends may choose one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+from fairlead.model.errors import InputError
+from fairlead.model.words import did_you_mean
+from fairlead.policies import REGISTRY, find_policy
+from fairlead.policies.policy import Policy
+from fairlead.studies.policy_lab.beside import Beside, brought_in, importable_from, importable_sources
+
+GROUP = "fairlead.policies"  # of entry points
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRef:
+    """A policy in a form that can be sent to another process, or to another machine that lacks the file."""
+
+    text: str  # as the user wrote it
+    source: str = ""  # of the file, where it is one
+    beside: tuple[Beside, ...] = ()  # the user's other modules that the file imports
+
+    def load(self) -> Policy:
+        if self.source:
+            return _from_source(self)
+        known = _installed()
+        return known[self.text].load_checked() if self.text in known else find_policy(self.text)
+
+
+def refer(text: str) -> PolicyRef:
+    """Reads the file and what it imports now, so that a run means what they said when it was asked for."""
+    path, _ = _split(text)
+    if path is None:
+        if text not in REGISTRY and text not in _installed():
+            said = did_you_mean(text, [*REGISTRY, *_installed()])
+            raise InputError(
+                f'policy "{text}" is not known (`fairlead policies` lists all, your own is FILE.py:NAME); {said}'
+            )
+        return PolicyRef(text)
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {getattr(error, 'strerror', error)}", path=str(path)) from None
+    with _saying_where(path), importable_from(path.parent) as new:
+        _run(source, text)
+        return PolicyRef(text, source, brought_in(new()))
+
+
+def load_policy(text: str) -> Policy:
+    return refer(text).load()
+
+
+def installed_policies() -> dict[str, Policy]:
+    """Those of other packages, by entry point."""
+    return {name: found.load_checked() for name, found in _installed().items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Installed:
+    point: EntryPoint
+
+    def load_checked(self) -> Policy:
+        try:
+            found = self.point.load()
+        except Exception as error:  # anything at all can go wrong in somebody's module
+            raise InputError(
+                f'entry point "{self.point.name}" ({self.point.value}) cannot be loaded: {_said(error)}'
+            ) from error
+        return _checked(found, f'entry point "{self.point.name}" ({self.point.value})')
+
+
+@cache
+def _installed() -> dict[str, _Installed]:
+    return {point.name: _Installed(point) for point in entry_points(group=GROUP) if point.name not in REGISTRY}
+
+
+def _split(text: str) -> tuple[Path | None, str]:
+    """(file, name in it); no file where the text is a name."""
+    path, _, name = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
+    return (Path(path), name) if path.endswith(".py") else (None, text)
+
+
+@cache
+def _from_source(ref: PolicyRef) -> Policy:
+    path, name = _split(ref.text)
+    with _saying_where(path), importable_sources(ref.beside):
+        module = _run(ref.source, ref.text)
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
+    if not name and len(found) == 1:
+        return next(iter(found.values()))
+    if name not in vars(module):
+        have = ", ".join(found) or "none"
+        raise InputError(f'has no "{name}"; wanted FILE.py:NAME of a Policy (policies in it: {have})', path=str(path))
+    return _checked(vars(module)[name], f'{path}: "{name}"')
+
+
+def _run(source: str, text: str) -> ModuleType:
+    path, _ = _split(text)
+    module = ModuleType(f"fairlead_own_policy_{hashlib.sha256((text + source).encode()).hexdigest()[:12]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    exec(compile(source, str(path), "exec"), module.__dict__)
+    return module
+
+
+@contextmanager
+def _saying_where(path: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        line = next(
+            (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), None
+        )
+        raise InputError(f"is no policy: {_said(error)}", path=str(path), line=line) from error
+
+
+def _checked(found: object, where: str) -> Policy:
+    if isinstance(found, Policy):
+        return found
+    raise InputError(
+        f"{where} is a {type(found).__name__}; wanted a fairlead.policies.policy.Policy, such as "
+        'Policy("mine", "What it does.", "made up", Level.GRANTS, allocate)'
+    )
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,65 @@
+"""The same runs on a Ray cluster. Our package is sent along, so that every machine runs this version of it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import fairlead
+from fairlead.model.errors import FairleadError, InputError
+from fairlead.studies.compare.cases import Case
+from fairlead.studies.runs.pool import Outcome, reason_of, try_case
+
+MOST_WAITING = 4  # cases handed to Ray per free CPU: enough to keep it busy, few enough to be interrupted
+
+
+def run_on_ray(cases: Iterable[Case], address: str | None = None) -> Iterator[Outcome]:
+    """As they are done. Without an address the cluster of RAY_ADDRESS, or a new one on this machine."""
+    ray = _import_ray()
+    mine = not ray.is_initialized()
+    if mine:
+        try:
+            ray.init(
+                address=address, runtime_env={"py_modules": [fairlead]}, log_to_driver=False, logging_level="error"
+            )
+        except ConnectionError as error:
+            raise FairleadError(f"no Ray cluster answers at {address or 'RAY_ADDRESS'}: {error}") from None
+    task = ray.remote(num_cpus=1, max_retries=2)(try_case)
+    most = MOST_WAITING * max(int(ray.cluster_resources().get("CPU", 1)), 1)
+    todo, running = iter(cases), {}
+    try:
+        while True:
+            for case in todo:
+                running[task.remote(case)] = case
+                if len(running) >= most:
+                    break
+            if not running:
+                return
+            for done in ray.wait(list(running), num_returns=1)[0]:
+                yield _outcome(ray, running.pop(done), done)
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def check_ray() -> None:
+    """Complain before anything is computed."""
+    _import_ray()
+
+
+def _outcome(ray: Any, case: Case, done: Any) -> Outcome:
+    try:
+        record, reason = ray.get(done)
+    except Exception as error:  # a worker that died, an object that was lost
+        return case, None, reason_of(error)
+    return case, record, reason
+
+
+def _import_ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise InputError(
+            "--executor ray needs Ray, which is not installed; pip install 'fairlead[ray]', or leave the option out"
+        ) from None

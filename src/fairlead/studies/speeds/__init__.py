@@ -1,0 +1,1 @@
+"""How fast jobs are: measured by running them, or learnt during a run."""
