@@ -14,7 +14,7 @@ from fairlead.engines.requests import Cancel, Command, Hold, Submit
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.jobs import JobSpec
 from fairlead.rounds.journal import Header
-from fairlead.service.store import request_queue
+from fairlead.service.store import changes, request_queue
 from fairlead.service.store.database import DiskFullError, Kind, StoreError, create, is_full, open_reader, open_writer
 from fairlead.service.store.directory import StateDirectory, check_cluster, is_new, make, open_directory, unlike
 from fairlead.service.store.log import open_log
@@ -268,7 +268,7 @@ def test_keys_of_long_ago_are_forgotten(directory: StateDirectory) -> None:
     connection = open_writer(directory.requests, REQUESTS)
     for key, time_s in (("old", 0.0), ("new", time.time())):
         connection.execute("INSERT INTO idempotency VALUES ('t', ?, '', 'j1', ?)", (key, time_s))
-    request_queue.forget_old_keys(connection)
+    changes.forget_old_keys(connection)
 
     assert [row[0] for row in connection.execute("SELECT key FROM idempotency")] == ["new"]
     connection.close()

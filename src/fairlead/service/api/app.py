@@ -16,6 +16,7 @@ from fairlead.service.api.access import allowed
 from fairlead.service.api.context import Service
 from fairlead.service.api.error_responses import ApiError, ErrorAnswer, answer, complaint
 from fairlead.service.api.guard import Guard
+from fairlead.service.store.changes import KeyReusedError
 from fairlead.service.store.database import DiskFullError
 
 
@@ -72,6 +73,8 @@ def _answer_errors(app: FastAPI) -> None:
     async def mendable(_: Request, error: FairleadError) -> JSONResponse:
         if isinstance(error, DiskFullError):
             return answer(507, "disk_full", str(error), "free some space where the state directory lies")
+        if isinstance(error, KeyReusedError):
+            return answer(409, "idempotency_conflict", str(error), "use a new key for a new job")
         if isinstance(error, ImpossibleError):
             return answer(422, "can_never_run", str(error), "ask for GPUs that the cluster has")
         if isinstance(error, InputError):

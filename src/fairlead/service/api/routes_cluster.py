@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -21,7 +20,7 @@ from fairlead.service.api.context import Service, What, Who
 from fairlead.service.api.error_responses import ApiError, no_such
 from fairlead.service.jobfile import Name
 from fairlead.service.live_policies import NAMES, configured, tried
-from fairlead.service.store import request_queue
+from fairlead.service.store.changes import AuditEntry, ask
 from fairlead.service.store.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
@@ -277,9 +276,5 @@ def _known_node(service: Service, name: str) -> str:
 async def _ask(
     service: Service, who: Token, request: Request, action: str, target: str, detail: dict[str, Any]
 ) -> JSONResponse:
-    def write(connection: sqlite3.Connection) -> int:
-        request_queue.note(connection, who.actor, action, target, detail)
-        return request_queue.append(connection, who.actor, request)
-
-    number = await service.writer.write(write)
+    number = await service.writer.write(ask(who.actor, request, AuditEntry(action, target, detail)))
     return JSONResponse({"request": number, "taken": await service.until_taken(number)}, 202)

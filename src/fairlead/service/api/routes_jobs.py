@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3
-import time
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,8 +20,10 @@ from fairlead.service.api.access import scope_of
 from fairlead.service.api.context import Service, What, Who
 from fairlead.service.api.error_responses import ApiError, no_such
 from fairlead.service.jobfile import JobFile
-from fairlead.service.store import request_queue
+from fairlead.service.store import changes
+from fairlead.service.store.changes import SubmissionKey
 from fairlead.service.store.reads import ENDED, PHASES
+from fairlead.service.store.request_queue import Submission
 from fairlead.service.store.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -96,21 +96,11 @@ async def submit(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> JSONResponse:
     """Answered once the job is on disk. The same Idempotency-Key again gives the same job and submits nothing."""
-    given = _submission(job, who, service)
-    digest = hashlib.sha256(job.model_dump_json().encode()).hexdigest()
-
-    def write(connection: sqlite3.Connection) -> tuple[str, bool]:
-        if idempotency_key is not None:
-            before = _seen(connection, who, idempotency_key, digest)
-            if before is not None:
-                return before, False
-        id_ = request_queue.submit(connection, who.actor, given)
-        if idempotency_key is not None:
-            row = (who.id, idempotency_key, digest, id_, time.time())
-            connection.execute("INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)", row)
-        return id_, True
-
-    id_, new = await service.writer.write(write)
+    key = None
+    if idempotency_key is not None:
+        digest = hashlib.sha256(job.model_dump_json().encode()).hexdigest()
+        key = SubmissionKey(who.id, idempotency_key, digest)
+    id_, new = await service.writer.write(changes.submit(who.actor, _submission(job, who, service), key))
     return JSONResponse({"id": id_}, 201 if new else 200)
 
 
@@ -166,28 +156,11 @@ async def _ask(service: Service, who: Token, request: Cancel | Hold | Release) -
         raise ApiError(
             409, "job_ended", f"job {job['id']} is {job['phase']} already", "submit it again to run it again"
         )
-    number = await service.writer.write(lambda connection: request_queue.append(connection, who.actor, request))
+    number = await service.writer.write(changes.ask(who.actor, request))
     return JSONResponse({"id": job["id"], "request": number}, 202)
 
 
-def _seen(connection: sqlite3.Connection, who: Token, key: str, digest: str) -> str | None:
-    """The job that came with this key before."""
-    row = connection.execute(
-        "SELECT digest, jobs FROM idempotency WHERE token = ? AND key = ?", (who.id, key)
-    ).fetchone()
-    if row is None:
-        return None
-    if row[0] != digest:
-        raise ApiError(
-            409,
-            "idempotency_conflict",
-            "this Idempotency-Key came with another job before",
-            "use a new key for a new job",
-        )
-    return str(row[1])
-
-
-def _submission(job: JobFile, who: Token, service: Service) -> request_queue.Submission:
+def _submission(job: JobFile, who: Token, service: Service) -> Submission:
     confined = scope_of(who)
     if confined is not None and job.tenant not in (None, confined):
         raise ApiError(403, "not_allowed", f"this token submits for tenant {confined} only", "leave tenant out")
@@ -198,7 +171,7 @@ def _submission(job: JobFile, who: Token, service: Service) -> request_queue.Sub
     spec = job.spec("new", tenant, 0.0, has)
     if not allowed_rates(spec, service.cluster, service.estimator).any():
         raise ImpossibleError(_why_never(spec, service.cluster))
-    return request_queue.Submission(job.name, spec, job.command())
+    return Submission(job.name, spec, job.command())
 
 
 def _check_path(name: str, path: str | None, *, must_be_absolute: bool) -> None:

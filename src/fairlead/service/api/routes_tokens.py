@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from dataclasses import replace
 from typing import Annotated, Any
@@ -14,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from fairlead.service.api.context import What, Who
 from fairlead.service.api.error_responses import no_such
 from fairlead.service.jobfile import Name, seconds
-from fairlead.service.store import request_queue
-from fairlead.service.store.tokens import Role, Token, new_token, store_token
+from fairlead.service.store import changes as stored
+from fairlead.service.store.tokens import Role, Token, new_token
 
 router = APIRouter(prefix="/v1", tags=["admin"])
 LONGEST_S = 366 * 86400.0
@@ -88,17 +87,7 @@ async def list_tokens(who: Who, service: What) -> JSONResponse:
 async def create_token(asked: NewToken, who: Who, service: What) -> JSONResponse:
     shown, token = new_token(asked.name, asked.role, asked.tenant, time.time(), asked.lifetime)
 
-    def write(connection: sqlite3.Connection) -> None:
-        store_token(connection, token)
-        request_queue.note(
-            connection,
-            who.actor,
-            "token.create",
-            token.id,
-            {"name": token.name, "role": token.role, "tenant": token.tenant},
-        )
-
-    await service.writer.write(write)
+    await service.writer.write(stored.create_token(who.actor, token))
     service.tokens.remember(token)
     return JSONResponse({**_shown(token), "token": shown}, 201)
 
@@ -114,12 +103,7 @@ async def revoke_token(
     if token is None:
         raise no_such("token", id)
     revoked = token if token.revoked_s is not None else replace(token, revoked_s=time.time())
-
-    def write(connection: sqlite3.Connection) -> None:
-        store_token(connection, revoked)
-        request_queue.note(connection, who.actor, "token.revoke", token.id, {"name": token.name})
-
-    await service.writer.write(write)
+    await service.writer.write(stored.revoke_token(who.actor, revoked))
     service.tokens.remember(revoked)
     return JSONResponse(_shown(revoked))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-import sqlite3
 import sys
 import time
 from contextlib import ExitStack, suppress
@@ -26,12 +25,12 @@ from fairlead.service.client import CREDENTIALS, Client, credentials_path, save_
 from fairlead.service.live_policies import tried
 from fairlead.service.process.scheduler import ENGINES, Plan
 from fairlead.service.process.supervisor import Patience, Supervisor
-from fairlead.service.store import request_queue
+from fairlead.service.store import changes
 from fairlead.service.store.database import StoreError, open_writer
 from fairlead.service.store.directory import StateDirectory, check_cluster, is_new, make, open_directory
 from fairlead.service.store.reads import Reads
 from fairlead.service.store.tables import REQUESTS
-from fairlead.service.store.tokens import Role, Token, Tokens, new_token, store_token
+from fairlead.service.store.tokens import Role, Token, Tokens, new_token
 from fairlead.service.store.writer import Writer
 from fairlead.studies.journals.folding import open_state
 
@@ -80,7 +79,7 @@ def serve(options: Options) -> None:
 
 def _run(options: Options, directory: StateDirectory, header: Header, listening: socket.socket) -> None:
     connection = open_writer(directory.requests, REQUESTS)
-    request_queue.forget_old_keys(connection)
+    changes.forget_old_keys(connection)
     tokens = Tokens(connection)
     try:
         _check_credentials(options, tokens, _url(listening))
@@ -204,12 +203,7 @@ def _welcome(options: Options, directory: StateDirectory, tokens: Tokens, writer
     print(f"fairlead {__version__} listens on {url}, state in {directory.path}", flush=True)
     if options.new_token or not _admins(tokens):
         shown, token = new_token("admin", Role.ADMIN, None, time.time(), ADMIN_LIFETIME_S)
-
-        def write(connection: sqlite3.Connection) -> None:
-            store_token(connection, token)
-            request_queue.note(connection, "serve", "token.create", token.id, {"name": token.name, "role": token.role})
-
-        writer.write_now(write)
+        writer.write_now(changes.create_token("serve", token))
         tokens.remember(token)
         path = save_credentials(url, shown)
         if sys.stdout.isatty():  # a log file is no place for it
@@ -229,11 +223,5 @@ def _is_ours(tokens: Tokens, shown: str) -> Token | None:
 def _set_policy(options: Options, reads: Reads, writer: Writer) -> None:
     """A policy that the command line names replaces the one of before, as if it had been asked for."""
     name = options.policy
-    if name is None or name == reads.policy()[0]:
-        return
-
-    def write(connection: sqlite3.Connection) -> None:
-        request_queue.note(connection, "serve", "policy.set", name, {})
-        request_queue.append(connection, "serve", SetPolicy(name))
-
-    writer.write_now(write)
+    if name is not None and name != reads.policy()[0]:
+        writer.write_now(changes.ask("serve", SetPolicy(name), changes.AuditEntry("policy.set", name)))

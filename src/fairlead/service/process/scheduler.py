@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -30,7 +29,7 @@ from fairlead.rates.estimator import Estimator
 from fairlead.rounds.loop import Settings, When, run
 from fairlead.service.live_policies import UnusablePolicyError, usable
 from fairlead.service.store import request_queue
-from fairlead.service.store.database import DiskFullError, is_full, open_reader, open_writer
+from fairlead.service.store.database import DiskFullError, disk_full_raised, open_reader, open_writer
 from fairlead.service.store.directory import StateDirectory
 from fairlead.service.store.log import Log, header_of, open_log
 from fairlead.service.store.tables import EVENTS
@@ -95,13 +94,10 @@ def main(path: str, plan_json: str) -> int:
     try:
         plan, directory = Plan(**json.loads(plan_json)), StateDirectory(Path(path))
         lock = directory.lock("scheduler", _LOCK_S)
-        serve(directory, plan)
+        with disk_full_raised():
+            serve(directory, plan)
         del lock
     except DiskFullError as error:
-        return _no_room(error)
-    except sqlite3.Error as error:
-        if not is_full(error):
-            raise
         return _no_room(error)
     except FairleadError as error:
         _say({"refused": str(error)})

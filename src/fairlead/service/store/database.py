@@ -6,7 +6,8 @@ A file that cannot be read, is of another kind or of a newer Fairlead is refused
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,17 @@ def is_full(error: sqlite3.Error) -> bool:
     disk are no lack of room.
     """
     return getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+
+
+@contextmanager
+def disk_full_raised() -> Iterator[None]:
+    """Raises DiskFullError where SQLite reports that the disk is full; its other errors pass through."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if not is_full(error):
+            raise
+        raise DiskFullError(f"the disk is full ({error}); free some space") from None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -31,7 +31,6 @@ from fairlead.rounds.records import spec_from_json, to_line
 from fairlead.rounds.state import State
 from fairlead.service.store.log import Log
 
-KEYS_KEPT_S = 7 * 86400.0
 # Requests taken at once: the transaction that answers them stays short.
 _MOST = 1000
 
@@ -68,19 +67,6 @@ def submit(connection: sqlite3.Connection, actor: str, given: Submission) -> str
         (number, spec.id, spec.tenant, given.name, now_s, to_line(asdict(spec)), to_line(asdict(given.command))),
     )
     return spec.id
-
-
-def note(connection: sqlite3.Connection, actor: str, action: str, target: str, detail: dict[str, Any]) -> None:
-    """Into the audit log, with the change itself."""
-    connection.execute(
-        "INSERT INTO audit (time_s, actor, action, target, detail) VALUES (?, ?, ?, ?, ?)",
-        (time.time(), actor, action, target, to_line(detail)),
-    )
-
-
-def forget_old_keys(connection: sqlite3.Connection) -> None:
-    """Of submits so long ago that nobody repeats them."""
-    connection.execute("DELETE FROM idempotency WHERE time_s < ?", (time.time() - KEYS_KEPT_S,))
 
 
 def command_of(connection: sqlite3.Connection, job: str) -> Command:
