@@ -9,7 +9,6 @@ import pytest
 from worlds import CLUSTER, FAST, STEPS, Does, PretendWorld
 
 from fairlead.engines.leases import Condition
-from fairlead.engines.live import CLAIM_S, POLL_S
 from fairlead.engines.requests import Cancel, Drain, Hold, Release, Resume, SetPolicy, SetTenant
 from fairlead.model.events import Finished, Held, Lost, PolicySet, Refused, Released, Started, Stopped, TenantSet
 from fairlead.model.handshake import CHECKPOINTED
@@ -127,7 +126,7 @@ def test_whatever_happens_every_job_comes_to_its_end_once(seed: int) -> None:
         if world.phase(id_) is Phase.FINISHED:
             assert sum(run.sight.code == 0 for run in runs) == 1
     assert world.state.node_free.tolist() == [2, 1]
-    assert len(world.engine._fleet) == 0
+    assert len(world.engine._situation.fleet) == 0
 
 
 def test_nothing_is_polled_while_there_is_nothing_to_see() -> None:
@@ -140,7 +139,7 @@ def test_nothing_is_polled_while_there_is_nothing_to_see() -> None:
     world.start("a")
     before = world.inbox.takes
     world.settle(1.0)
-    assert world.inbox.takes - before >= 1.0 / POLL_S
+    assert world.inbox.takes - before >= 1.0 / world.runner.capabilities.look_s
 
 
 def test_a_round_that_is_due_begins_at_its_exact_time() -> None:
@@ -187,9 +186,9 @@ def test_a_lease_that_nobody_claims_is_taken_back() -> None:
     world.add("a", Does.TRAIN)
     world.start("a")
 
-    refused = world.until(Refused, "a", within_s=CLAIM_S + 5)
+    refused = world.until(Refused, "a", within_s=world.runner.capabilities.claim_s + 5)
 
-    assert refused.time_s >= CLAIM_S
+    assert refused.time_s >= world.runner.capabilities.claim_s
     assert world.phase("a") is Phase.WAITING
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.engines.leases import Condition, Gpu, Key, LaunchError, Lease, Sight
+from fairlead.engines.leases import Condition, Gpu, Key, Lease, Sight
 from fairlead.engines.local import shim
 from fairlead.engines.local.devices import slots_as_devices
 from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.requests import Command
+from fairlead.engines.runner import LaunchError
 from fairlead.model.errors import InputError
 
 DEVICES = slots_as_devices(["n-1", "n-2"], [2, 2])

@@ -22,12 +22,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from building import profile
-from fairlead.engines.leases import Condition, Key, LaunchError, Lease, Look, Report, Runner, Sight
+from fairlead.engines.leases import Condition, Key, Lease, Look, Report, Sight
 from fairlead.engines.live import LiveEngine
 from fairlead.engines.local.devices import slots_as_devices
 from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.local.shim import LOG
 from fairlead.engines.requests import Command, Request, Submit
+from fairlead.engines.runner import Capabilities, LaunchError, Runner
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Event
@@ -295,6 +296,8 @@ class _Run:
 
 class PretendRunner:
     """Leases are claimed 50 ms after their launch; training saves every 10 steps and takes 0.2 s to stop."""
+
+    capabilities = Capabilities()
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

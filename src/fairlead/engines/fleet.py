@@ -1,11 +1,14 @@
-"""The leases that exist: launched, and not yet seen to end."""
+"""The leases that exist: launched, and not yet seen to end. And how those ended that were here."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.engines.leases import Condition, Key, Lease, Look, Report, Runner, Sight
+from fairlead.engines.leases import UNSEEN, Condition, Key, Lease, Look, Report, Sight
+from fairlead.engines.runner import Runner
 from fairlead.model.handshake import CHECKPOINTED
 
 KILL_AGAIN_S = 5.0
@@ -15,16 +18,25 @@ KILL_AGAIN_S = 5.0
 class Live:
     lease: Lease
     job: int
-    since_s: float
+    since_s: float  # from here on the runner's patience counts
     base: float  # samples that were safe when it started
-    told: bool = False  # the loop has heard that it runs
+    announced: bool = False  # the loop knows that it runs
     asked_s: float | None = None  # when it was asked to stop
     reached: bool = False  # and whether that got through to its processes
     killed_s: float = -math.inf
     dropped: bool = False  # the loop counts it as gone already
     astray: bool = False  # its node does not answer: nobody waits for it
-    last: Report | None = None  # as told in the last Progress, or the first that was seen
+    seen: Sight = UNSEEN  # the last sight that said anything
+    last: Report | None = None  # as of the last Progress, or the first that was seen
     measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Of a job's leases so far."""
+
+    failures: int
+    finished: bool
 
 
 class Fleet:
@@ -32,6 +44,7 @@ class Fleet:
         self._runner = runner
         self._live: dict[Key, Live] = {}
         self._of_job: dict[int, list[Live]] = {}
+        self._ends: dict[str, tuple[Lease, Sight]] = {}  # by job: the last lease whose end was seen
 
     def __len__(self) -> int:
         return len(self._live)
@@ -43,32 +56,45 @@ class Fleet:
         self._live[live.lease.key] = live
         self._of_job.setdefault(live.job, []).append(live)
 
-    def remove(self, live: Live) -> None:
+    def remove(self, live: Live, end: Sight) -> None:
         del self._live[live.lease.key]
         self._of_job[live.job].remove(live)
         if not self._of_job[live.job]:
             del self._of_job[live.job]
+        last = self._ends.get(live.lease.job)
+        if last is None or last[0].number < live.lease.number:
+            self._ends[live.lease.job] = (live.lease, end)
 
     def of(self, j: int) -> list[Live]:
         """All of the job's that somebody waits for."""
         return [live for live in self._of_job.get(j, ()) if not live.astray]
 
     def current(self, j: int) -> Live | None:
-        """The one by which the loop says that the job holds GPUs."""
+        """The one by which the loop counts the job as holding GPUs."""
         return next((live for live in self._of_job.get(j, ()) if not live.dropped), None)
 
     def on(self, node: str) -> list[Live]:
         return [live for live in self._live.values() if any(gpu.node == node for gpu in live.lease.gpus)]
 
-    def taken(self) -> set[tuple[str, int]]:
+    def taken(self) -> set[tuple[str, int | None]]:
         """Slots that are not free, by node."""
         return {(gpu.node, gpu.slot) for live in self._live.values() for gpu in live.lease.gpus}
+
+    def used(self) -> Counter[str]:
+        """GPUs that are not free, by node."""
+        return Counter(gpu.node for live in self._live.values() for gpu in live.lease.gpus)
+
+    def leaving(self) -> set[str]:
+        """Nodes with leases that were asked to stop."""
+        return {gpu.node for live in self._live.values() if live.asked_s is not None for gpu in live.lease.gpus}
 
     def look(self) -> Look:
         return self._runner.look(list(self._live))
 
-    def sight(self, lease: Lease) -> Sight:
-        return self._runner.look([lease.key]).sights[lease.key]
+    def sights(self, leases: Sequence[Lease]) -> dict[Key, Sight]:
+        keys = [lease.key for lease in leases]
+        look = self._runner.look(keys)
+        return {key: look.sight(key) for key in keys}
 
     def ask(self, live: Live, now_s: float) -> None:
         """Until it got through, and not once more: a second signal would interrupt a script that saves as it handles the first."""
@@ -90,13 +116,20 @@ class Fleet:
                 return lease
         return None
 
-    def story(self, job: str, number: int) -> tuple[int, bool]:
-        """Of that lease: failures up to its end, and whether the job is through."""
-        lease = self.last_launched(job, number)
+    def story(self, j: int, job: str, number: int) -> Story | None:
+        """Up to the lease of this number; None while the engine cannot say how that ended."""
+        lease, sight = self._ends.get(job, (None, UNSEEN))
+        for live in self._of_job.get(j, ()):  # on nodes that are down
+            if lease is None or lease.number < live.lease.number:
+                lease, sight = live.lease, live.seen
         if lease is None:
-            return 0, False
-        sight = self.sight(lease)
-        return lease.failures + is_failure(sight), sight.code == 0
+            lease = self.last_launched(job, number)
+            if lease is None:
+                return Story(0, False)
+            sight = self.sights([lease])[lease.key]
+            if sight.condition is Condition.UNSEEN:
+                return None
+        return Story(lease.failures + is_failure(sight), sight.code == 0)
 
 
 def is_failure(sight: Sight) -> bool:

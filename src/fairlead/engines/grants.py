@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from fairlead.engines.leases import Gpu
@@ -12,7 +12,7 @@ from fairlead.rates.relaxed import rate_of_types, split
 from fairlead.rounds.state import State
 
 
-def choose_slots(state: State, spot: Spot, taken: Set[tuple[str, int]]) -> tuple[Gpu, ...] | None:
+def choose_slots(state: State, spot: Spot, taken: Set[tuple[str, int | None]]) -> tuple[Gpu, ...] | None:
     """The lowest free slots of every node; None while there are too few."""
     cluster, chosen = state.cluster, []
     for node, count in spot:
@@ -22,6 +22,22 @@ def choose_slots(state: State, spot: Spot, taken: Set[tuple[str, int]]) -> tuple
             return None
         chosen += [Gpu(name, type_, slot) for slot in free]
     return tuple(chosen)
+
+
+def without_slots(state: State, spot: Spot) -> tuple[Gpu, ...]:
+    """For an engine that picks devices itself."""
+    cluster = state.cluster
+    return tuple(
+        Gpu(cluster.nodes[node], cluster.types[cluster.node_type[node]], None)
+        for node, count in spot
+        for _ in range(count)
+    )
+
+
+def has_room(state: State, spot: Spot, used: Mapping[str, int]) -> bool:
+    """Whether every node has as many GPUs beside those that leases use."""
+    cluster = state.cluster
+    return all(used.get(cluster.nodes[node], 0) + count <= cluster.node_gpus[node] for node, count in spot)
 
 
 def with_tasks(state: State, j: int, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

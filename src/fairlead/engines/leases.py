@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from fairlead.engines.requests import Command
-from fairlead.model.errors import FairleadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,11 @@ class Gpu:
 
     node: str
     type: str
-    slot: int  # its number on the node
+    slot: int | None  # its number on the node; None where the engine picks devices itself
     tasks: int = 1
+
+
+Key = tuple[str, int]  # job, number of the lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +38,33 @@ class Lease:
     def key(self) -> Key:
         return (self.job, self.number)
 
+    @property
+    def nodes(self) -> Counter[str]:
+        """GPUs by node, in the order of the lease."""
+        return Counter(gpu.node for gpu in self.gpus)
 
-Key = tuple[str, int]  # job, number of the lease
 
-
-def lease_from_json(found: dict[str, Any]) -> Lease:
+def lease_from_json(record: dict[str, Any]) -> Lease:
     """What `dataclasses.asdict` made of a lease, perhaps among other fields."""
-    gpus = tuple(Gpu(**gpu) for gpu in found["gpus"])
-    return Lease(found["job"], found["number"], gpus, Command(**found["command"]), found["failures"])
+    gpus = tuple(Gpu(**gpu) for gpu in record["gpus"])
+    return Lease(record["job"], record["number"], gpus, Command(**record["command"]), record["failures"])
 
 
 class Condition(StrEnum):
-    NEVER_CLAIMED = "never claimed"
+    NEVER_CLAIMED = "never claimed"  # launched; nothing shows that the engine has it
+    QUEUED = "queued"  # the engine has it, and it has not begun
     RUNNING = "running"
     ENDED = "ended"
-    VANISHED = "vanished"
+    VANISHED = "vanished"  # over without an exit code, or revoked before it began
+    UNSEEN = "unseen"  # the engine cannot say at the moment
+
+
+OVER = (Condition.ENDED, Condition.VANISHED)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker said last: how far it is, and how far its newest checkpoint is. None = it did not say.
+    """What a worker reported last: how far it is, and how far its newest checkpoint is. None = it did not report it.
 
     `at_s` is its own steady clock; only differences mean anything.
     """
@@ -73,33 +83,19 @@ class Sight:
     code: int | None = None  # exit code of what ended
     asked: bool = False  # it was asked to stop
     report: Report | None = None
+    reason: str = ""  # why it has not begun, in the engine's words
+
+
+UNSEEN = Sight(Condition.UNSEEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
+    """All that is news. A key without a sight is unseen: nothing is known of it that was not known before."""
+
     sights: Mapping[Key, Sight]
     down: frozenset[str] = frozenset()  # names of nodes that do not answer
+    usable: Mapping[str, int] = field(default_factory=dict)  # GPUs that leases may hold, by node; absent: as before
 
-
-class LaunchError(FairleadError):
-    """A lease could not be started; nothing of it runs."""
-
-
-class Runner(Protocol):
-    """Starts, signals and looks. It keeps no memory that a restart of the daemon could lose."""
-
-    def launch(self, lease: Lease) -> None:
-        """Raises LaunchError. Afterwards the lease is never claimed, running or over."""
-
-    def ask_to_stop(self, lease: Lease) -> bool:
-        """False: nobody was there to hear it."""
-
-    def kill(self, lease: Lease) -> None: ...
-
-    def look(self, leases: Sequence[Key]) -> Look: ...
-
-    def recall(self, key: Key) -> Lease | None:
-        """The lease as it was launched; None where nobody ever tried."""
-
-    def revoke(self, key: Key) -> bool:
-        """True: nobody has claimed it and nobody will."""
+    def sight(self, key: Key) -> Sight:
+        return self.sights.get(key, UNSEEN)

@@ -26,8 +26,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.leases import Condition, Gpu, Key, LaunchError, Lease, Look, Report, Sight, lease_from_json
+from fairlead.engines.leases import Condition, Gpu, Key, Lease, Look, Report, Sight, lease_from_json
 from fairlead.engines.local import shim
+from fairlead.engines.runner import Capabilities, LaunchError
 from fairlead.model.errors import InputError
 from fairlead.model.handshake import LEASE_VARIABLE, REPORT_VARIABLE
 
@@ -43,6 +44,8 @@ class LocalRunner:
     """`devices` maps (node, slot) to the number under which CUDA knows the GPU. `pace` makes this an emulation: how fast
     each type is, the fastest 1; workers that use `fairlead.lease` slow down to it.
     """
+
+    capabilities = Capabilities()
 
     def __init__(
         self,
@@ -182,6 +185,10 @@ class LocalRunner:
     def _home(self) -> str:
         return self._user.pw_dir if self._user else os.environ.get("HOME", "/")
 
+    def _device(self, gpu: Gpu) -> int:
+        assert gpu.slot is not None, "this runner does not pick devices"
+        return self._devices[gpu.node, gpu.slot]
+
     def _pace_of(self, gpu: Gpu) -> float:
         return 1.0 if self._pace is None else self._pace.get(gpu.type, 1.0)
 
@@ -191,7 +198,7 @@ class LocalRunner:
         if self._user:
             env |= {"HOME": self._user.pw_dir, "USER": self._user.pw_name, "LOGNAME": self._user.pw_name}
         env |= {"PYTHONUNBUFFERED": "1", **lease.command.env}
-        devices = [self._devices[gpu.node, gpu.slot] for gpu in lease.gpus]
+        devices = [self._device(gpu) for gpu in lease.gpus]
         env |= {
             LEASE_VARIABLE: str(work / shim.LEASE),
             REPORT_VARIABLE: str(work / REPORT),

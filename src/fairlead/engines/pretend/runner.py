@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.engines.leases import Condition, Key, Lease, Look, Sight, lease_from_json
+from fairlead.engines.runner import Capabilities, LaunchError
 from fairlead.model.errors import InputError
 from fairlead.model.handshake import CHECKPOINTED
 
@@ -29,6 +30,8 @@ class _Pretended:
 
 
 class PretendRunner:
+    capabilities = Capabilities()
+
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._leases: dict[Key, _Pretended] = {}
@@ -47,6 +50,8 @@ class PretendRunner:
             self._write({"fairlead": KIND})
 
     def launch(self, lease: Lease) -> None:
+        if lease.key in self._leases:
+            raise LaunchError(f"lease {lease.number} of job {lease.job} was launched before")
         found = _SLEEP.match(lease.command.run)
         ends_s = self._clock() + (float(found[1]) if found else 0.0)
         self._leases[lease.key] = _Pretended(lease, ends_s)

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.leases import Runner
 from fairlead.engines.live import LiveEngine
 from fairlead.engines.local.devices import choose_devices
 from fairlead.engines.local.nvml import detect
 from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.pretend.runner import PretendRunner
+from fairlead.engines.runner import Runner
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import FairleadError

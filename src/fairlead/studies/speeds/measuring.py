@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 
-from fairlead.engines.leases import Condition, Gpu, LaunchError, Lease, Report, Runner
+from fairlead.engines.leases import OVER, Condition, Gpu, Lease, Report
 from fairlead.engines.local.devices import choose_devices
 from fairlead.engines.local.nvml import detect
 from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.requests import Command
+from fairlead.engines.runner import LaunchError, Runner
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
@@ -22,7 +23,6 @@ from fairlead.rates.profile import Profile, Speed
 
 WARM_UP = 2  # steps that do not count: the first ones load, compile and cache
 _POLL_S = 0.1
-_THERE = (Condition.RUNNING, Condition.NEVER_CLAIMED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _watch(runner: Runner, lease: Lease, steps: int, limit_s: float) -> tuple[Re
     first = last = None
     give_up_s = time.monotonic() + limit_s
     while time.monotonic() < give_up_s:
-        sight = runner.look([lease.key]).sights[lease.key]
+        sight = runner.look([lease.key]).sight(lease.key)
         report = sight.report
         if report is not None and report.step is not None:
             if first is None and report.step >= WARM_UP:
@@ -156,8 +156,8 @@ def _running(runner: Runner, lease: Lease) -> Iterator[None]:
     finally:
         heard = runner.ask_to_stop(lease)
         kill_s = time.monotonic() + lease.command.grace_s
-        while (seen := runner.look([lease.key]).sights[lease.key].condition) in _THERE:
-            if seen is Condition.NEVER_CLAIMED:
+        while (seen := runner.look([lease.key]).sight(lease.key).condition) not in OVER:
+            if seen in (Condition.NEVER_CLAIMED, Condition.QUEUED):
                 runner.revoke(lease.key)
             elif time.monotonic() >= kill_s:
                 runner.kill(lease)

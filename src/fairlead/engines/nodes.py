@@ -1,0 +1,58 @@
+"""Nodes that are drained, fall silent and come back."""
+
+from __future__ import annotations
+
+from fairlead.engines import endings
+from fairlead.engines.leases import Look
+from fairlead.engines.progress import kept
+from fairlead.engines.situation import Situation
+from fairlead.model import events as ev
+
+
+def note(s: Situation, look: Look) -> None:
+    """What a look shows of nodes."""
+    for node in sorted(look.down - s.silent):
+        s.silent.add(node)
+        _give_up(s, node)
+    for node in sorted(s.silent - look.down):
+        s.silent.discard(node)
+        bring_up(s, node)
+
+
+def take_down(s: Situation, node: str) -> None:
+    """Its jobs are lost to the loop at once, whereas their processes may still write a checkpoint if they can."""
+    n = _position(s, node)
+    if n is None or not s.tell.node_up(n):
+        return
+    s.tell.say(ev.NodeDown(s.now_s, n))
+    for j in s.tell.jobs_on(n):
+        live = s.fleet.current(j)
+        safe = s.tell.done(j)
+        if live is not None:
+            safe = kept(s.state, live, live.seen, s.now_s)
+            live.dropped = True
+            s.fleet.ask(live, s.now_s)
+        endings.lost(s, j, safe)
+
+
+def bring_up(s: Situation, node: str) -> None:
+    n = _position(s, node)
+    if n is not None and not s.tell.node_up(n) and node not in s.drained | s.silent:
+        s.tell.say(ev.NodeUp(s.now_s, n))
+
+
+def _give_up(s: Situation, node: str) -> None:
+    """Nobody waits for what was on a node that does not answer; it is killed as far as it can be reached."""
+    take_down(s, node)
+    for live in s.fleet.on(node):
+        live.astray = True
+        s.fleet.kill(live, s.now_s)
+        if not live.dropped:  # the loop has given its GPUs to others and waits for its end
+            live.dropped = True
+            endings.gone(s, live, kept(s.state, live, live.seen, s.now_s))
+        endings.grant_wish(s, live.job)
+
+
+def _position(s: Situation, node: str) -> int | None:
+    nodes = s.state.cluster.nodes
+    return nodes.index(node) if node in nodes else None

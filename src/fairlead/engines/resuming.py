@@ -1,0 +1,66 @@
+"""After a restart: adopt what runs, take back what was never claimed, and go on with what was decided."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead.engines import endings
+from fairlead.engines.fleet import Live
+from fairlead.engines.leases import OVER, Condition, Key, Lease, Sight
+from fairlead.engines.progress import kept
+from fairlead.engines.situation import Situation, Start
+from fairlead.model.lifecycle import ENDED, HAS_GPUS, Phase
+
+_STOPS = (Phase.STOPPING, Phase.MOVING)
+
+
+def resume(s: Situation) -> None:
+    """One look for all: an engine may be far away."""
+    state = s.state
+    phases = state.phase[: state.jobs]
+    begun = np.flatnonzero((state.leases[: state.jobs] > 0) & ~np.isin(phases, ENDED)).tolist()
+    last = {j: s.fleet.last_launched(state.specs[j].id, int(state.leases[j])) for j in begun}
+    sights = s.fleet.sights([lease for lease in last.values() if lease is not None])
+    for j, lease in last.items():
+        _resume_job(s, j, Phase(int(phases[j])), lease, sights)
+
+
+def _resume_job(s: Situation, j: int, phase: Phase, lease: Lease | None, sights: dict[Key, Sight]) -> None:
+    number = int(s.state.leases[j])
+    if phase is Phase.MOVING and lease is not None and lease.number == number:
+        endings.stopped(s, j, _kept_before(s, j, number))  # the log had no time to learn of it
+        phase = Phase.STARTING
+    if phase is Phase.MOVING or (phase is Phase.STARTING and (lease is None or lease.number < number)):
+        s.starts[j] = Start(number, s.state.spots[j], s.now_s)
+    stops = phase in _STOPS
+    # A job that stops may have been given GPUs since, once or more often: it is the last lease that counts.
+    mine = lease is not None and (stops or (phase in HAS_GPUS and lease.number == number))
+    if lease is not None:
+        _adopt(s, j, phase, lease, sights[lease.key], mine)
+    if not mine and stops:
+        endings.stopped(s, j, s.tell.done(j))  # it was never launched
+    elif not mine and phase is Phase.RUNNING:
+        endings.lost(s, j, s.tell.done(j))
+
+
+def _kept_before(s: Situation, j: int, number: int) -> float:
+    lease = s.fleet.last_launched(s.state.specs[j].id, number - 1)
+    if lease is None:
+        return s.tell.done(j)
+    old = Live(lease, j, s.now_s, s.tell.done(j))
+    return kept(s.state, old, s.fleet.sights([lease])[lease.key], s.now_s)
+
+
+def _adopt(s: Situation, j: int, phase: Phase, lease: Lease, sight: Sight, mine: bool) -> None:
+    """What the job's lease is may still be unseen; whatever is not known to be over is watched from now on."""
+    unwanted = sight.condition is Condition.NEVER_CLAIMED or (sight.condition is Condition.QUEUED and not mine)
+    if unwanted and s.runner.revoke(lease.key):
+        sight = Sight(Condition.VANISHED)
+    if not mine and sight.condition in OVER:
+        return
+    live = Live(lease, j, s.now_s, s.tell.done(j), announced=phase is not Phase.STARTING, dropped=not mine, seen=sight)
+    s.fleet.add(live)
+    if not mine or phase in _STOPS:
+        live.asked_s = s.now_s
+        if sight.condition not in OVER:
+            s.fleet.ask(live, s.now_s)

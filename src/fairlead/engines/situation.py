@@ -1,0 +1,39 @@
+"""What the live engine has in hand: leases, decided starts, what owners asked for, nodes. Its parts share one of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fairlead.engines.fleet import Fleet
+from fairlead.engines.requests import Cancel, Command, Hold, Release
+from fairlead.engines.runner import Runner
+from fairlead.engines.telling import Telling
+from fairlead.model.allocation import Spot
+from fairlead.rounds.state import State
+
+Wish = type[Hold] | type[Cancel] | type[Release]  # Release: hold, then release
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Decided, and not launched yet."""
+
+    number: int
+    spot: Spot
+    not_before_s: float
+
+
+@dataclass(slots=True)
+class Situation:
+    state: State
+    runner: Runner
+    command_of: Callable[[str], Command]
+    tell: Telling
+    fleet: Fleet
+    now_s: float
+    drained: set[str]  # nodes that an operator took out of service
+    silent: set[str]  # nodes that do not answer
+    starts: dict[int, Start] = field(default_factory=dict)  # by job, in the order in which they were decided
+    wishes: dict[int, Wish] = field(default_factory=dict)  # by job, until nothing of it runs any more
+    refusals: dict[int, int] = field(default_factory=dict)  # by job, in a row

@@ -1,0 +1,91 @@
+"""What leases do, as the runner's looks show it."""
+
+from __future__ import annotations
+
+import math
+
+from fairlead.engines import endings, nodes
+from fairlead.engines.endings import one, value
+from fairlead.engines.fleet import Live
+from fairlead.engines.grants import believed_rate
+from fairlead.engines.leases import Condition, Sight
+from fairlead.engines.progress import measure
+from fairlead.engines.situation import Situation
+from fairlead.model import events as ev
+from fairlead.model.lifecycle import Phase
+
+
+def watch(s: Situation, progress_s: float) -> None:
+    look = s.fleet.look()
+    for key, sight in look.sights.items():
+        if sight.condition is not Condition.UNSEEN:
+            s.fleet[key].seen = sight
+    nodes.note(s, look)
+    leaving = s.fleet.leaving()
+    for key, sight in look.sights.items():
+        live = s.fleet[key]
+        match sight.condition:
+            case Condition.UNSEEN:
+                continue
+            case Condition.RUNNING:
+                _see_running(s, live, sight, progress_s)
+            case Condition.NEVER_CLAIMED | Condition.QUEUED:
+                _see_waiting(s, live, sight, leaving)
+            case _:
+                _see_end(s, live, sight)
+
+
+def _see_running(s: Situation, live: Live, sight: Sight, progress_s: float) -> None:
+    s.refusals.pop(live.job, None)
+    _announce(s, live)
+    if live.asked_s is not None:
+        if s.now_s >= live.asked_s + live.lease.command.grace_s:
+            s.fleet.kill(live, s.now_s)
+        else:
+            s.fleet.ask(live, s.now_s)  # it may have come up only after it was asked
+    elif sight.report is not None:
+        measured = measure(s.state, live, sight.report, progress_s)
+        if measured is not None:
+            s.tell.say(ev.Progress(s.now_s, one(live.job), value(measured[0]), value(measured[1])))
+
+
+def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str]) -> None:
+    """It has not begun: the runner's patience decides how long that is all right."""
+    queued = sight.condition is Condition.QUEUED
+    if queued and any(gpu.node in leaving for gpu in live.lease.gpus):
+        live.since_s = s.now_s
+    ways = s.runner.capabilities
+    patience_s = ways.queue_s if queued else ways.claim_s
+    if live.asked_s is None and s.now_s < live.since_s + patience_s:
+        return
+    if not s.runner.revoke(live.lease.key):
+        return  # it begins after all, or the engine did not answer: the next look shows
+    if live.asked_s is None and not live.dropped and s.tell.phase(live.job) is Phase.STARTING:
+        s.fleet.remove(live, Sight(Condition.VANISHED))
+        reason = f": {sight.reason}" if sight.reason else ""
+        if queued:  # others use the GPUs, which is no fault of the job
+            endings.waits_again(s, live.job, f"was queued for {patience_s:g} s{reason}")
+        else:
+            endings.refused(s, live.job, f"nothing came up within {patience_s:g} s{reason}")
+    else:
+        _see_end(s, live, sight)
+
+
+def _see_end(s: Situation, live: Live, sight: Sight) -> None:
+    s.fleet.remove(live, sight)
+    if not live.dropped:
+        if sight.condition is Condition.ENDED:
+            _announce(s, live)  # it was over before we looked
+        endings.ended(s, live, sight)
+    endings.grant_wish(s, live.job)
+
+
+def _announce(s: Situation, live: Live) -> None:
+    j = live.job
+    if live.announced or live.dropped or s.tell.phase(j) is not Phase.STARTING:
+        return
+    live.announced = True
+    rate = believed_rate(s.state, j, s.state.spots[j])
+    ran = not math.isnan(s.state.first_start_s[j])
+    resume_s = s.now_s + (float(s.state.restart_s[j]) if ran else 0.0)
+    s.tell.say(ev.Started(s.now_s, one(j), value(rate), value(resume_s), measured=False))

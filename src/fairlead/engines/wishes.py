@@ -1,0 +1,65 @@
+"""Requests of owners and operators, as they are taken from the inbox."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fairlead.engines import endings, nodes, starting
+from fairlead.engines.endings import one
+from fairlead.engines.requests import (
+    Cancel,
+    Drain,
+    Hold,
+    Release,
+    Request,
+    Resume,
+    SetPolicy,
+    SetTenant,
+    Submit,
+)
+from fairlead.engines.situation import Situation, Wish
+from fairlead.model import events as ev
+from fairlead.model.lifecycle import ENDED, Phase
+
+
+def take(s: Situation, request: Request) -> bool:
+    """Asking twice, or for what is over, changes nothing: after a restart requests may come again.
+
+    True: the loop has to end after this one.
+    """
+    match request:
+        case Submit(spec, _):
+            if s.tell.position(spec.id) is None:
+                s.tell.arrived(ev.Arrived(s.now_s, replace(spec, arrival_s=s.now_s)))
+        case Cancel(job) | Hold(job) | Release(job):
+            j = s.tell.position(job)
+            if j is not None and s.tell.phase(j) not in ENDED:
+                _wish(s, j, type(request))
+        case Drain(node):
+            s.drained.add(node)
+            nodes.take_down(s, node)
+        case Resume(node):
+            s.drained.discard(node)
+            nodes.bring_up(s, node)
+        case SetTenant(tenant, weight, quotas):
+            s.tell.say(ev.TenantSet(s.now_s, tenant, weight, quotas))
+        case SetPolicy(policy, parameters):
+            s.tell.say(ev.PolicySet(s.now_s, policy, parameters))
+            return True
+    return False
+
+
+def _wish(s: Situation, j: int, wish: Wish) -> None:
+    phase, old = s.tell.phase(j), s.wishes.get(j)
+    if wish is Release:
+        if phase is Phase.HELD:
+            s.tell.say(ev.Released(s.now_s, one(j)))
+        elif old is Hold:
+            s.wishes[j] = Release
+        return
+    if old is Cancel or (wish is Hold and phase is Phase.HELD):
+        return
+    s.wishes[j] = wish
+    s.starts.pop(j, None)
+    starting.ask_to_stop(s, j)
+    endings.grant_wish(s, j)
