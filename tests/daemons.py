@@ -8,13 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from fairlead.service.client import Client, UnreachableError
+from waiting import PATIENCE_S, wait_for
 
 SERVE = """
 import sys
@@ -66,7 +66,7 @@ class Service:
         assert self.process is not None
         victims = []
         if who in ("scheduler", "both"):
-            wait_for(lambda: self.scheduler() is not None, 30)
+            wait_for(lambda: self.scheduler() is not None, "a scheduler to kill")
             victims.append(self.scheduler())
         if who in ("service", "both"):
             victims.append(self.process.pid)
@@ -78,10 +78,17 @@ class Service:
             self.process.wait()
             self.start()
 
+    def ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
     def stop(self) -> None:
         assert self.process is not None
         self.process.terminate()
-        self.process.wait(timeout=40)
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
 
 
 @contextmanager
@@ -89,25 +96,21 @@ def running(folder: Path) -> Iterator[Service]:
     service = Service(folder)
     service.start()
     try:
-        wait_for(lambda: (folder / "credentials.json").exists() or service.process.poll() is not None, 60)  # type: ignore[union-attr]
+        wait_for(lambda: (folder / "credentials.json").exists() or service.ended(), "the first start")
+        assert not service.ended(), (folder / "serve.log").read_text()
         yield service
     finally:
         service.stop()
 
 
-def wait_for(true: Callable[[], bool], patience_s: float) -> None:
-    give_up_s = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < give_up_s, "it took too long"
-        time.sleep(0.02)
-
-
 def insist(do: Callable[[], Any]) -> Any:
     """Asks again until somebody answers, as a careful client does."""
-    give_up_s = time.monotonic() + 60
-    while True:
-        try:
-            return do()
-        except UnreachableError:
-            assert time.monotonic() < give_up_s, "nobody answers any more"
-            time.sleep(0.05)
+    answers: list[Any] = []
+
+    def answered() -> bool:
+        with suppress(UnreachableError):
+            answers.append(do())
+        return bool(answers)
+
+    wait_for(answered, "an answer of the service")
+    return answers[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from building import THREE
-from daemons import insist, running, wait_for
+from daemons import insist, running
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Arrived
@@ -22,6 +22,7 @@ from fairlead.service.store.directory import check_cluster, make, open_directory
 from fairlead.service.store.log import open_log
 from fairlead.service.store.tables import EVENTS
 from serving import header
+from waiting import until_told, wait_for
 
 
 @pytest.fixture
@@ -130,23 +131,24 @@ def test_a_full_disk_stops_the_scheduler_before_anything_is_acted_upon(tmp_path:
 
 @pytest.mark.slow
 def test_what_was_set_is_there_after_a_restart_and_jobs_go_on(tmp_path: Path) -> None:
+    job = {"name": "long", "run": f"{until_told(tmp_path / 'over')}; echo through", "tenant": "a"}
     with running(tmp_path) as service:
         client = service.client()
-        long = insist(lambda: client.post("/jobs", {"name": "long", "run": "sleep 4; echo through", "tenant": "a"}))[
-            "id"
-        ]
-        assert client.put("/policy", {"name": "las"})["taken"]
-        assert client.put("/tenants/a", {"weight": 2, "quotas": [{"type": "k80", "nominal": 1}]})["taken"]
-        assert client.post("/nodes/k80-1/drain")["taken"]
-        wait_for(lambda: client.get(f"/jobs/{long}")["phase"] == "running", 20)
+        long = insist(lambda: client.post("/jobs", job))["id"]
+        client.put("/policy", {"name": "las"})
+        client.put("/tenants/a", {"weight": 2, "quotas": [{"type": "k80", "nominal": 1}]})
+        client.post("/nodes/k80-1/drain")
+        wait_for(lambda: client.get("/status")["nodes_down"] == ["k80-1"], "the last change to be taken")
+        wait_for(lambda: client.get(f"/jobs/{long}")["phase"] == "running", "the job to run")
         service.stop()
         service.start()
         assert insist(lambda: client.get("/policy"))["name"] == "las"
         assert client.get("/tenants")["tenants"][0]["weight"] == 2
         assert client.get("/status")["nodes_down"] == ["k80-1"]
-        assert client.post("/nodes/k80-1/resume")["taken"]
-        assert client.get("/status")["nodes_down"] == []
-        wait_for(lambda: client.get(f"/jobs/{long}")["phase"] == "finished", 30)
+        client.post("/nodes/k80-1/resume")
+        wait_for(lambda: client.get("/status")["nodes_down"] == [], "the node to be back")
+        (tmp_path / "over").touch()
+        wait_for(lambda: client.get(f"/jobs/{long}")["phase"] == "finished", "the job's end")
         shown = client.get(f"/jobs/{long}")
         assert (shown["leases"], shown["exit_code"]) == (1, 0)
         assert list(client.lines(f"/jobs/{long}/logs")) == ["through\n"]

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from daemons import wait_for
 from fairlead.service.process.scheduler import FULL, Plan
 from fairlead.service.process.supervisor import Patience, Supervisor
 from fairlead.service.store.directory import StateDirectory
+from waiting import PATIENCE_S, wait_for
 
 PATIENCE = Patience(deaths=3, first_pause_s=0.001, longest_pause_s=0.01)
 
 
-def supervisor(path: Path, said: list[str], command: list[str]) -> Supervisor:
-    made = Supervisor(StateDirectory(path), Plan(), said.append, PATIENCE)
+def supervisor(path: Path, said: list[str], command: list[str], patience: Patience = PATIENCE) -> Supervisor:
+    made = Supervisor(StateDirectory(path), Plan(), said.append, patience)
     made._command = command
     return made
 
@@ -34,7 +35,7 @@ def test_it_gives_up_after_short_lives_in_a_row(tmp_path: Path, command: list[st
     said: list[str] = []
     keeper = supervisor(tmp_path, said, command)
     keeper.start()
-    wait_for(lambda: bool(said), 20)
+    wait_for(lambda: said, "the supervisor to give up")
     keeper.stop()
 
     assert len(said) == 1
@@ -46,7 +47,39 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     said: list[str] = []
     keeper = supervisor(tmp_path, said, [sys.executable, "-c", f"raise SystemExit({FULL})"])
     keeper.start()
-    wait_for(lambda: keeper.state()["restarts"] > PATIENCE.deaths, 20)
+    wait_for(lambda: keeper.state()["restarts"] > PATIENCE.deaths, "restarts")
     keeper.stop()
 
     assert said == []
+
+
+def test_a_life_that_was_never_ready_is_short_however_long_it_took(tmp_path: Path) -> None:
+    """A start that fails slowly, as on a busy machine, fails all the same."""
+    said: list[str] = []
+    dies = [sys.executable, "-c", "raise SystemExit(1)"]
+    keeper = supervisor(tmp_path, said, dies, replace(PATIENCE, short_life_s=0.0))
+    keeper.start()
+    wait_for(lambda: said, "the supervisor to give up")
+    keeper.stop()
+
+    assert said == ["the scheduler died 3 times in a row; its last words are above"]
+
+
+def test_deaths_after_long_lives_are_not_counted_together(tmp_path: Path) -> None:
+    said: list[str] = []
+    lives = [sys.executable, "-c", "print('{\"ready\": true}')"]
+    keeper = supervisor(tmp_path, said, lives, replace(PATIENCE, short_life_s=0.0))
+    keeper.start()
+    wait_for(lambda: keeper.state()["restarts"] > PATIENCE.deaths, "restarts")
+    keeper.stop()
+
+    assert said == []
+
+
+def test_whoever_waits_for_a_scheduler_that_was_given_up_finds_the_reason(tmp_path: Path) -> None:
+    said: list[str] = []
+    keeper = supervisor(tmp_path, said, ["/nowhere/python"])
+    keeper.start()
+
+    assert not keeper.wait_until_ready(PATIENCE_S)
+    assert len(said) == 1

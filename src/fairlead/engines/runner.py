@@ -39,7 +39,7 @@ class Capabilities:
 
     look_s: float = 0.15  # between two looks
     looks_idle: bool = False  # nodes change and other people's jobs come and go, so look without leases, too
-    claim_s: float = 30.0  # a lease that nothing is seen of by then is taken back
+    claim_s: float = 60.0  # a lease that nothing is seen of by then is taken back
     queue_s: float = 30.0  # and one that queues; the time in which our own leases are in its way does not count
     picks_devices: bool = False
     queues: bool = False

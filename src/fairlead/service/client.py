@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 URL, TOKEN, CREDENTIALS = "FAIRLEAD_URL", "FAIRLEAD_TOKEN", "FAIRLEAD_CREDENTIALS"
 DEFAULT_URL = "http://127.0.0.1:7411"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0  # ends a hang; a busy service may need a minute, and whoever asked may always interrupt
 
 
 class NotAllowedError(FairleadError):

@@ -37,7 +37,7 @@ KIND = "lease/1"
 ASKED, REPORT, CHECKPOINTS = "asked", "report/progress.json", "checkpoints"
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 _LARGEST_FILE = 1 << 20  # bytes; what workers write is read with care
-_LAUNCH_S = 20.0
+_LAUNCH_S = 60.0  # ends a hang; the machine may be busy
 
 
 class LocalRunner:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICY = "oef-coop"
 ADMIN_LIFETIME_S = 365 * 86400.0
-_START_S = 120.0  # a long log is folded by then
+_SAY_S = 30.0  # between two lines that say that the scheduler is still starting
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,7 @@ def _run(options: Options, directory: StateDirectory, header: Header, listening:
         supervisor.start()
         from fairlead.service.api.server import Service, build_server  # while the scheduler starts
 
-        if not supervisor.wait_until_ready(_START_S):
-            raise StoreError(
-                ends[0] if ends else f"the scheduler was not ready after {_START_S:g} s; look at its messages"
-            )
+        _wait_until_ready(supervisor, ends)
         listening.listen()  # from now on who comes early waits
         _welcome(options, directory, tokens, writer, _url(listening))
         _set_policy(options, reads, writer)
@@ -118,6 +115,16 @@ def _run(options: Options, directory: StateDirectory, header: Header, listening:
         reads.close()
     if ends:
         raise FairleadError(ends[0])
+
+
+def _wait_until_ready(supervisor: Supervisor, ends: list[str]) -> None:
+    """For as long as it takes: a long log or a busy machine is no reason to end, and the supervisor gives up on a
+    scheduler that dies.
+    """
+    while not supervisor.wait_until_ready(_SAY_S):
+        if ends:
+            raise StoreError(ends[0])
+        print("fairlead: the scheduler is still starting", file=sys.stderr, flush=True)
 
 
 def _check(options: Options) -> None:

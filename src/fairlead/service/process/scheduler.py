@@ -38,7 +38,9 @@ REFUSED = 3  # exit code: starting again would not help
 LAST_RESORT = "fifo"  # decides where no policy of before can
 FULL = 4  # exit code: starting again will help once there is room on the disk
 ENGINES = ("local", "pretend")
-_LOCK_S = 30.0  # an earlier scheduler may have to end its decision first
+# An earlier scheduler may have to end its decision and write its snapshot first. Nobody else can hold the lock, because
+# the API holds the service's; giving up early would end a service that only had to wait.
+_LOCK_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)

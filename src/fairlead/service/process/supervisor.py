@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ class Patience:
     """How often a scheduler that does not live long is started again, and after what pause."""
 
     deaths: int = 8  # in a row
-    short_life_s: float = 10.0
+    short_life_s: float = 10.0  # after it was ready; one that never was did not live at all, however long it took
     first_pause_s: float = 0.1
     longest_pause_s: float = 10.0
 
@@ -54,6 +55,7 @@ class Supervisor:
         self._process: subprocess.Popen[str] | None = None
         self._ready = threading.Event()
         self._stopping = threading.Event()
+        self._ready_s = math.inf  # when the process that lives now was ready
         self._starts = 0
         self._told: dict[str, Any] = {}  # by the process that lives now
         self._thread = threading.Thread(target=self._keep, name="scheduler", daemon=True)
@@ -62,6 +64,7 @@ class Supervisor:
         self._thread.start()
 
     def wait_until_ready(self, timeout_s: float) -> bool:
+        """False: not yet, or it was given up; `gave_up` has been called by then."""
         return self._ready.wait(timeout_s) and not self._stopping.is_set()
 
     def wake(self) -> None:
@@ -88,17 +91,17 @@ class Supervisor:
     def _keep(self) -> None:
         deaths, pause_s, patience = 0, self._patience.first_pause_s, self._patience
         while not self._stopping.is_set():
-            began_s = time.monotonic()
+            self._ready_s = math.inf
             end = self._live()
             if self._stopping.is_set():
                 return
-            if time.monotonic() - began_s >= patience.short_life_s:
+            if time.monotonic() - self._ready_s >= patience.short_life_s:
                 deaths, pause_s = 0, patience.first_pause_s / 2
             deaths, pause_s = deaths + end.counts, min(pause_s * 2, patience.longest_pause_s)
             if end.final or deaths >= patience.deaths:
                 self._stopping.set()
-                self._ready.set()  # nobody shall wait any longer
                 self._gave_up(end.why if end.final else f"the scheduler died {deaths} times in a row; {end.why}")
+                self._ready.set()  # nobody shall wait any longer; whoever waited finds the reason there
                 return
             self._stopping.wait(pause_s)
 
@@ -122,6 +125,7 @@ class Supervisor:
             refusal = said.get("refused", refusal)
             if said.pop("ready", False):
                 self._told = said
+                self._ready_s = time.monotonic()
                 self._ready.set()
             elif "decision_s" in said:
                 slowest_s = max(said["decision_s"], self._told.get("slowest_decision_s", 0.0))

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from fairlead.model.errors import FairleadError
 
+# How long to wait for a lock on a file. Locks are held for milliseconds, but their holder may have to wait for a core.
+_BUSY_MS = 60_000
+
 
 class StoreError(FairleadError):
     """The state directory cannot be used as it is."""
@@ -71,7 +74,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
     )
-    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA query_only = ON")
     connection.row_factory = sqlite3.Row
     return connection
@@ -98,7 +101,7 @@ def disk_full_raised() -> Iterator[None]:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
