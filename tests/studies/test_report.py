@@ -14,6 +14,7 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.studies.report.style import COLOURS, KNOWN, styles_of, tenant_colours
+from waiting import PATIENCE_MS
 
 CHROMIUM = "/usr/bin/chromium"
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -88,8 +89,9 @@ def opened(made: Made) -> Iterator[tuple[Any, list[str], list[str]]]:
     complaints: list[str] = []
     asked: list[str] = []
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES, timeout=PATIENCE_MS)
         page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
@@ -97,6 +99,22 @@ def opened(made: Made) -> Iterator[tuple[Any, list[str], list[str]]]:
         page.wait_for_selector("body[data-drawn=yes]")
         yield page, complaints, asked
         browser.close()
+
+
+CHARTS = "[...document.querySelectorAll('.js-plotly-plot')]"
+
+
+def resize(page: Any, width: int) -> None:
+    """Returns once the page has drawn every chart at its new width."""
+    page.set_viewport_size({"width": width, "height": 900})
+    drawn, room = "c.querySelector('.main-svg').getBoundingClientRect().width", "c.getBoundingClientRect().width"
+    page.wait_for_function(f"innerWidth === {width} && {CHARTS}.every(c => Math.abs({drawn} - {room}) < 2)")
+    settle(page)
+
+
+def settle(page: Any) -> None:
+    """Returns once nothing is left to be drawn: a chart finishes what it has begun before it draws itself again."""
+    page.evaluate(f"Promise.all({CHARTS}.map(chart => Plotly.Plots.resize(chart)))")
 
 
 def test_the_browser_has_nothing_to_complain_about_and_asks_for_nothing(
@@ -176,6 +194,7 @@ def test_another_load_and_another_policy_can_be_chosen(opened: tuple[Any, list[s
     page.select_option("#load", "0")
     page.select_option("#tenants-policy", "las")
     page.select_option("#gantt-policy", "srtf")
+    settle(page)
 
     assert page.evaluate("document.getElementById('frontier').data[1].x[0]") < faster
     assert NASTY in page.locator("#tenants .annotation-text").all_text_contents()
@@ -192,13 +211,13 @@ def test_the_title_says_what_was_compared_on_what(opened: tuple[Any, list[str], 
 @pytest.mark.parametrize("width", [1280, 800])
 def test_nothing_is_cut_or_scrolls_sideways(opened: tuple[Any, list[str], list[str]], width: int) -> None:
     page, _, _ = opened
-    page.set_viewport_size({"width": width, "height": 900})
+    resize(page, width)
 
     wide = "e => [e.scrollWidth, e.clientWidth]"
     sizes = [page.evaluate(f"({wide})(document.documentElement)")]
     sizes += page.evaluate(f"[...document.querySelectorAll('.scroll')].map({wide})")
 
-    page.set_viewport_size({"width": 1280, "height": 900})
+    resize(page, 1280)
     assert len(sizes) > 3
     assert [(needed, had) for needed, had in sizes if needed > had] == []
 
@@ -206,21 +225,32 @@ def test_nothing_is_cut_or_scrolls_sideways(opened: tuple[Any, list[str], list[s
 @pytest.mark.parametrize("width", [1280, 800])
 def test_names_in_the_frontier_stand_inside_and_apart(opened: tuple[Any, list[str], list[str]], width: int) -> None:
     page, _, _ = opened
-    page.set_viewport_size({"width": width, "height": 900})
-    page.wait_for_function(f"document.querySelector('#frontier .main-svg').getBoundingClientRect().width < {width}")
+    resize(page, width)
 
     corners = "e => { const b = e.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom]; }"
     names = page.evaluate(f"[...document.querySelectorAll('#frontier .annotation-text')].map({corners})")
     plot = page.evaluate(f"({corners})(document.querySelector('#frontier .nsewdrag'))")
     ticks = [page.locator(f"#frontier .{axis}tick").count() for axis in "xy"]
 
-    page.set_viewport_size({"width": 1280, "height": 900})
+    resize(page, 1280)
     assert len(names) == 3
     assert all(a[0] >= plot[0] and a[1] <= plot[1] and a[2] >= plot[2] and a[3] <= plot[3] for a in names)
     assert not [
         (a, b) for a, b in combinations(names, 2) if a[0] < b[1] and b[0] < a[1] and a[2] + 2 < b[3] and b[2] + 2 < a[3]
     ]
     assert min(ticks) >= 3
+
+
+def test_charts_keep_their_height_however_often_the_window_changes(opened: tuple[Any, list[str], list[str]]) -> None:
+    page, _, _ = opened
+    heights = f"{CHARTS}.map(chart => chart.querySelector('.main-svg').getBoundingClientRect().height)"
+    before = page.evaluate(heights)
+
+    for width in (800, 1280, 800, 1280):
+        resize(page, width)
+
+    assert page.evaluate(heights) == before
+    assert min(before) > 100
 
 
 def test_figures_are_vectors_with_a_picture_beside(made: Made) -> None:
