@@ -6,6 +6,7 @@ import pytest
 from building import Scene, job, profile, setup
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
+from fairlead.model.events import NodeUsable
 from fairlead.policies import REGISTRY
 from fairlead.policies.oef import cooperative, non_cooperative
 from fairlead.policies.tenants import virtual_users
@@ -96,6 +97,6 @@ def test_shares_are_solved_again_only_when_tenants_rates_or_capacity_change() ->
     _, first = policy.allocate(look(state, policy, 360.0), None)
     _, again = policy.allocate(look(state, policy, 360.0), first)
     assert again is first
-    state.capacity = state.capacity - np.array([1, 0])
+    state.fold(NodeUsable(0.0, 0, 3))
     _, changed = policy.allocate(look(state, policy, 360.0), first)
     assert changed is not first

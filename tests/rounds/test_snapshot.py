@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import tempfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,3 +111,23 @@ def test_a_snapshot_of_another_cluster_is_refused() -> None:
     other = parse_short_form("v100:8")
     with pytest.raises(InputError, match="another cluster"):
         load(dump(fresh()), other, TableEstimator(THREE, other))
+
+
+def test_a_snapshot_of_the_first_kind_had_every_gpu_usable() -> None:
+    """It stored capacities, which follow from the nodes, and knew nothing of GPUs that others hold."""
+    old = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(dump(fresh()))) as new, zipfile.ZipFile(old, "w") as archive:
+        for name in new.namelist():
+            body = new.read(name)
+            if name == "facts.json":
+                facts = json.loads(body)
+                facts["fairlead"] = "snapshot/1"
+                facts["numbers"]["_up_gpus"] = 6
+                body = json.dumps(facts).encode()
+            if name != "node_usable.npy":
+                archive.writestr(name, body)
+
+    again = load(old.getvalue(), CLUSTER, fresh().estimator)
+
+    assert again.nodes.usable.tolist() == [4, 2]
+    assert again.capacity.tolist() == [4, 2]

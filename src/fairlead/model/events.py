@@ -137,6 +137,18 @@ class NodeUp:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeUsable:
+    """From now on this many GPUs of the node are ours to use, from 0 to its size: jobs of others hold the rest.
+
+    GPUs that our jobs hold are ours. Before they are taken away the jobs are reported as lost.
+    """
+
+    time_s: float
+    node: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
 class TenantSet:
     """From now on the tenant has this weight, and these limits in place of all it had before."""
 
@@ -170,6 +182,7 @@ Event = (
     | Released
     | NodeDown
     | NodeUp
+    | NodeUsable
     | TenantSet
     | PolicySet
 )

@@ -40,9 +40,9 @@ class View:
     now_s: float
     round_s: float
     cluster: Cluster
-    capacity: IntArray  # t  GPUs on nodes that are up
+    capacity: IntArray  # t  usable GPUs on nodes that are up
     node_up: BoolArray  # n
-    node_free: IntArray  # n  GPUs that no job holds, 0 where the node is down
+    node_free: IntArray  # n  usable GPUs that no job holds, 0 where the node is down
     type_speed: FloatArray  # t  one speed for all jobs: geometric mean over models, the fastest type is 1
     tenant_weight: FloatArray  # u
     width_sets: Sequence[tuple[int, ...]]

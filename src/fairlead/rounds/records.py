@@ -37,6 +37,7 @@ _EVENTS: dict[str, type[ev.Event]] = {
     "policy_set": ev.PolicySet,
     "node_down": ev.NodeDown,
     "node_up": ev.NodeUp,
+    "node_usable": ev.NodeUsable,
 }
 _NAMES = {kind: name for name, kind in _EVENTS.items()}
 _FLOATS = ("rate", "samples", "resume_s", "part", "gpus")
@@ -48,6 +49,11 @@ def to_line(record: dict[str, Any]) -> str:
 
 def spec_from_json(found: dict[str, Any]) -> JobSpec:
     return JobSpec(**{**found, "widths": tuple(found["widths"]), "types": tuple(found["types"])})
+
+
+def _floats(values: Any) -> Any:
+    """Lists are columns of numbers; a single number, such as the GPUs of a node, is itself."""
+    return np.array(values, dtype=np.float64) if isinstance(values, list) else values
 
 
 class Records:
@@ -100,7 +106,7 @@ class Records:
             "jobs": self._positions,
             "node": self._node.__getitem__,
             "quotas": lambda quotas: tuple(Quota(**quota) for quota in quotas),
-            **dict.fromkeys(_FLOATS, lambda values: np.array(values, dtype=np.float64)),
+            **dict.fromkeys(_FLOATS, _floats),
         }
 
     def _decision_to_json(self, decision: Decision) -> dict[str, Any]:

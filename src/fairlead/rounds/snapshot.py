@@ -27,7 +27,8 @@ from fairlead.rounds.columns import COLUMNS
 from fairlead.rounds.records import spec_from_json
 from fairlead.rounds.state import State
 
-KIND = "snapshot/1"
+KIND = "snapshot/2"
+_FIRST = "snapshot/1"  # every GPU of a node was usable
 _NUMBERS = (
     "now_s",
     "moment",
@@ -40,10 +41,10 @@ _NUMBERS = (
     "idle_while_waiting_gpu_s",
     "crowd_s",
     "_busy_gpus",
-    "_up_gpus",
     "_unserved",
 )
-_ARRAYS = ("node_up", "node_free", "capacity", "active_jobs", "best_rate")
+_ARRAYS = ("node_up", "node_free", "active_jobs", "best_rate")
+_USABLE = "node_usable"
 _FACTS = "facts.json"
 # What reading bytes that were changed on disk can raise: from zip, its compression, JSON, and from what does not fit together.
 _DAMAGE = (
@@ -79,6 +80,7 @@ def dump(state: State) -> bytes:
     columns = {name: getattr(state, name)[: state.jobs] for name in COLUMNS}
     arrays = {name: getattr(state, name) for name in _ARRAYS}
     arrays["best_rate"] = arrays["best_rate"][: state.jobs]
+    arrays[_USABLE] = state.nodes.usable
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         _add(archive, _FACTS, json.dumps(facts, separators=(",", ":")).encode())
@@ -94,11 +96,13 @@ def load(body: bytes, cluster: Cluster, estimator: Estimator) -> State:
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             facts = json.loads(archive.read(_FACTS))
-            if facts.get("fairlead") != KIND:
+            if facts.get("fairlead") not in (_FIRST, KIND):
                 raise InputError(f"the snapshot says {facts.get('fairlead')!r}, wanted {KIND!r}")
             if facts["cluster"] != _fingerprint(cluster):
                 raise InputError("the snapshot is of another cluster")
             arrays = {name: _array(archive, name) for name in (*COLUMNS, *_ARRAYS)}
+            is_first = facts["fairlead"] == _FIRST
+            arrays[_USABLE] = cluster.node_gpus.copy() if is_first else _array(archive, _USABLE)
             return _rebuild(facts, arrays, cluster, estimator)
     except _DAMAGE as error:
         raise InputError(f"not a snapshot ({type(error).__name__}: {error})") from None
@@ -117,11 +121,10 @@ def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, es
     for name in COLUMNS:
         setattr(state, name, arrays[name])
     state.best_rate = arrays["best_rate"]
-    for name in ("node_up", "node_free", "capacity"):
-        setattr(state, name, arrays[name])
-    state.node_up.flags.writeable = state.capacity.flags.writeable = False
+    state.nodes.restore(arrays["node_up"], arrays[_USABLE], arrays["node_free"])
     state._active_jobs = arrays["active_jobs"]
-    for name, value in facts["numbers"].items():
+    for name in _NUMBERS:
+        value = facts["numbers"][name]
         setattr(state, name, float("inf") if value is None else value)
     state.served = {int(j): np.array(row) for j, row in facts["served"].items()}
     state.relabel()

@@ -6,8 +6,7 @@ Columns of jobs grow as jobs arrive; a round touches the active ones only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rates.estimator import Estimator, allowed_rates, mixable_types
 from fairlead.rates.three_layer import Learns
 from fairlead.rounds.columns import COLUMNS
+from fairlead.rounds.nodes import Nodes
 
 
 class State:
@@ -66,7 +66,7 @@ class State:
     def __init__(
         self, cluster: Cluster, estimator: Estimator, tenant_weight: Mapping[str, float] | None = None
     ) -> None:
-        self.cluster = cluster
+        self.nodes = Nodes(cluster)
         self.estimator = estimator
         self._learner = estimator if isinstance(estimator, Learns) else None
         self.now_s = 0.0
@@ -89,7 +89,6 @@ class State:
         for name, (dtype, _) in COLUMNS.items():
             setattr(self, name, np.zeros(0, dtype=dtype))
 
-        self._node_type: list[int] = cluster.node_type.tolist()
         self.width_sets: list[tuple[int, ...]] = []
         self._width_set: dict[tuple[int, ...], int] = {}
         self.type_speed = estimator.type_speed()  # t
@@ -99,10 +98,6 @@ class State:
         self._news: list[int] = []
         self._gone: list[int] = []
         self._released = False  # an old job is among the news
-        self.node_up = np.ones(len(cluster.nodes), dtype=np.bool_)
-        self.node_up.flags.writeable = False
-        self.node_free = cluster.node_gpus.copy()  # n  GPUs that no job holds, whether the node is up or not
-        self.capacity = cluster.capacity  # t  GPUs on nodes that are up
 
         # Integrals over time since the first arrival.
         self.first_arrival_s = math.inf
@@ -115,7 +110,24 @@ class State:
         self.running = 0  # jobs that hold GPUs
         self.served: dict[int, FloatArray] = {}  # job -> t  what it holds on average, where GPUs change hands by task
         self._unserved = 0.0  # part of the time in which the job that waits most of those waits
-        self._up_gpus = cluster.total_gpus
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.nodes.cluster
+
+    @property
+    def node_up(self) -> BoolArray:
+        return self.nodes.up
+
+    @property
+    def node_free(self) -> IntArray:
+        """n  usable GPUs that no job holds, whether the node is up or not"""
+        return self.nodes.free
+
+    @property
+    def capacity(self) -> IntArray:
+        """t  usable GPUs on nodes that are up"""
+        return self.nodes.capacity
 
     @property
     def jobs(self) -> int:
@@ -140,7 +152,7 @@ class State:
 
     def someone_could_start(self) -> bool:
         """A job waits and a GPU is free."""
-        return self.active > self.running and self._up_gpus > self._busy_gpus
+        return self.active > self.running and self.nodes.up_gpus > self._busy_gpus
 
     def done_at(self, jobs: IntArray, time_s: float) -> FloatArray:
         """Samples done, on the straight line from the last report."""
@@ -186,12 +198,12 @@ class State:
             raise BrokenInvariantError(f"time runs backwards: an event at {time_s} s came after {self.now_s} s")
         if elapsed and self.first_arrival_s < math.inf:
             self.busy_gpu_s += elapsed * self._busy_gpus
-            self.up_gpu_s += elapsed * self._up_gpus
+            self.up_gpu_s += elapsed * self.nodes.up_gpus
             self.crowd_s += elapsed * self.active
             if self.active > self.running or self._unserved:
                 waits_s = elapsed if self.active > self.running else elapsed * self._unserved
                 self.waiting_time_s += waits_s
-                self.idle_while_waiting_gpu_s += waits_s * max(self._up_gpus - self._busy_gpus, 0.0)
+                self.idle_while_waiting_gpu_s += waits_s * max(self.nodes.up_gpus - self._busy_gpus, 0.0)
         self.now_s = time_s
 
     def _arrived(self, event: ev.Arrived) -> None:
@@ -345,10 +357,13 @@ class State:
         pass
 
     def _node_down(self, event: ev.NodeDown) -> None:
-        self._set_node(event.node, up=False)
+        self.nodes.set_up(event.node, up=False)
 
     def _node_up(self, event: ev.NodeUp) -> None:
-        self._set_node(event.node, up=True)
+        self.nodes.set_up(event.node, up=True)
+
+    def _node_usable(self, event: ev.NodeUsable) -> None:
+        self.nodes.set_usable(event.node, event.gpus)
 
     # ---- what the folds share -------------------------------------------------------------------------------------
 
@@ -372,10 +387,10 @@ class State:
         totals: list[int] = []
         moved: list[bool] = []
         for j, spot in zip(jobs.tolist(), spots, strict=True):
-            total, type_ = 0, self._node_type[spot[0][0]]
+            total, type_ = 0, self.nodes.types[spot[0][0]]
             for node, count in spot:
                 total += count
-                if self._node_type[node] != type_:
+                if self.nodes.types[node] != type_:
                     type_ = MIXED_TYPES
             types.append(type_)
             totals.append(total)
@@ -391,10 +406,7 @@ class State:
         self._busy_gpus += sum(totals)
         self.since_s[jobs] = time_s
         self.running += len(jobs)
-        self._add_free(spots, -1)
-        if self.node_free.min() < 0:
-            crowded = self.cluster.nodes[int(self.node_free.argmin())]
-            raise BrokenInvariantError(f"at {time_s} s: more GPUs of node {crowded} are held than it has")
+        self.nodes.take(spots)
 
     def _release(self, jobs: IntArray, time_s: float) -> None:
         held = jobs[self.held_gpus[jobs] > 0]
@@ -410,13 +422,9 @@ class State:
         self.held_nodes[held] = 0
         self.held_type[held] = NO_TYPE
         leaving: list[int] = held.tolist()
-        self._add_free([self.spots[j] for j in leaving], 1)
+        self.nodes.give_back([self.spots[j] for j in leaving])
         for j in leaving:
             self.spots[j] = NOWHERE
-
-    def _add_free(self, spots: Sequence[Spot], sign: int) -> None:
-        nodes, counts = np.array(list(chain.from_iterable(spots))).T
-        np.add.at(self.node_free, nodes, sign * counts)
 
     def _end(self, jobs: IntArray, time_s: float) -> None:
         self._release(jobs, time_s)
@@ -428,16 +436,6 @@ class State:
         self.crowd_out[jobs] = self.crowd_s
         self.active -= len(jobs)
         self._gone += jobs.tolist()
-
-    def _set_node(self, node: int, *, up: bool) -> None:
-        if self.node_up[node] == up:
-            raise BrokenInvariantError(f"node {self.cluster.nodes[node]} is {'up' if up else 'down'} already")
-        gpus = int(self.cluster.node_gpus[node]) * (1 if up else -1)
-        self.node_up, self.capacity = self.node_up.copy(), self.capacity.copy()  # views show the old ones
-        self.node_up[node] = up
-        self.capacity[self.cluster.node_type[node]] += gpus
-        self.node_up.flags.writeable = self.capacity.flags.writeable = False
-        self._up_gpus += gpus
 
     def _tenant(self, name: str) -> int:
         u = self.tenants.setdefault(name, len(self.tenants))
@@ -496,4 +494,5 @@ _FOLD: dict[type, Callable[[State, Any], None]] = {
     ev.PolicySet: State._policy_set,
     ev.NodeDown: State._node_down,
     ev.NodeUp: State._node_up,
+    ev.NodeUsable: State._node_usable,
 }

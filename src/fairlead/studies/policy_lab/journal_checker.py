@@ -80,6 +80,8 @@ class _Checker:
         self.now_s = 0.0
         self.size = dict(zip(cluster["nodes"], cluster["node_gpus"], strict=True))
         self.type_of = dict(zip(cluster["nodes"], cluster["node_type"], strict=True))
+        self.usable = dict(self.size)
+        self.unexplained: dict[str, set[str]] = {}  # jobs lost while their nodes are up -> these nodes
         self.down: set[str] = set()
         self.used: Counter[str] = Counter()
         self.round_s = header["settings"]["round_s"]
@@ -95,6 +97,7 @@ class _Checker:
         need(time_s >= self.now_s, f"time runs backwards from {self.now_s}")
         pending = [job for job, told in self.jobs.items() if told.asked_to]
         need(time_s == self.now_s or not pending, f"time passes while {pending} wait for the engine")
+        need(time_s == self.now_s or not self.unexplained, f"{[*self.unexplained]} were lost for no reason")
         self._pass_slices(time_s)
         self.now_s = time_s
         self.records[kind] += 1
@@ -106,6 +109,7 @@ class _Checker:
     def close(self, *, all_finish: bool) -> None:
         pending = [job for job, told in self.jobs.items() if told.asked_to]
         need(not pending, f"{pending} were never answered")
+        need(not self.unexplained, f"{[*self.unexplained]} were lost for no reason")
         if self.asked is not None:
             need(self.asked.keys() == self.jobs.keys(), "the jobs that arrived are not the jobs of the trace")
         if all_finish:
@@ -162,7 +166,8 @@ class _Checker:
         told.first_start_s = min(told.first_start_s, self.now_s)
         self.used.update(spot)
         for node in spot:
-            need(self.used[node] <= self.size[node], f"{node} has {self.size[node]} GPUs, {self.used[node]} are held")
+            most = self.usable[node]
+            need(self.used[node] <= most, f"{node} has {most} GPUs for us, {self.used[node]} are held")
 
     def _started(self, record: dict[str, Any]) -> None:
         for job, rate, resume_s in zip(record["jobs"], record["rate"], record["resume_s"], strict=True):
@@ -231,7 +236,9 @@ class _Checker:
         every_s = self.header["world"]["checkpoint_s"]
         for job, samples in zip(record["jobs"], record["samples"], strict=True):
             told = self._known(job)
-            need(bool(self.down & told.holds.keys()), f"{job} is lost and all its nodes are up")
+            need(bool(told.holds), f"{job} is lost while it does not run")
+            if not self.down & told.holds.keys():
+                self.unexplained[job] = set(told.holds)
             would = told.at_start + told.rate * max(self.now_s - told.resume_s, 0.0)
             least = max(told.at_start, would - told.rate * every_s)
             slack = SAME * max(would, 1.0)
@@ -246,6 +253,14 @@ class _Checker:
     def _node_up(self, record: dict[str, Any]) -> None:
         need(record["node"] in self.down, "it is up already")
         self.down.remove(record["node"])
+
+    def _node_usable(self, record: dict[str, Any]) -> None:
+        """Jobs that are in its way are lost in the same instant, before it."""
+        node, gpus = record["node"], record["gpus"]
+        need(self.used[node] <= gpus <= self.size[node], f"{gpus} GPUs of {node} cannot be usable")
+        shrinks = gpus < self.usable[node]
+        self.unexplained = {job: on for job, on in self.unexplained.items() if not (shrinks and node in on)}
+        self.usable[node] = gpus
 
     # ---- what they share -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,71 @@
+"""The nodes' side of the folded state: which are up, how many of their GPUs are ours to use, and how many are free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from fairlead.model.allocation import Spot
+from fairlead.model.arrays import BoolArray, IntArray
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import BrokenInvariantError
+
+
+class Nodes:
+    """Mutable like the state it belongs to. Views show `up` and `capacity`, so these are replaced and never written to.
+
+    0 <= held <= usable <= size holds for every node: an engine reports jobs as lost before it takes their GPUs away.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.up: BoolArray = np.ones(len(cluster.nodes), dtype=np.bool_)
+        self.usable: IntArray = cluster.node_gpus.copy()  # n  GPUs that are ours; jobs of others hold the rest
+        self.free: IntArray = self.usable.copy()  # n  usable GPUs that no job holds, whether the node is up or not
+        self.capacity: IntArray = cluster.capacity  # t  usable GPUs on nodes that are up
+        self.up_gpus = cluster.total_gpus  # usable GPUs on nodes that are up
+        self.types: list[int] = cluster.node_type.tolist()  # n
+        self.up.flags.writeable = False
+
+    def set_up(self, node: int, *, up: bool) -> None:
+        if self.up[node] == up:
+            raise BrokenInvariantError(f"node {self.cluster.nodes[node]} is {'up' if up else 'down'} already")
+        self.up = self.up.copy()
+        self.up[node] = up
+        self._count()
+
+    def set_usable(self, node: int, gpus: int) -> None:
+        name, size = self.cluster.nodes[node], int(self.cluster.node_gpus[node])
+        held = int(self.usable[node] - self.free[node])
+        if not held <= gpus <= size:
+            raise BrokenInvariantError(
+                f"{gpus} GPUs of node {name} cannot be usable: jobs hold {held} of the {size} that it has"
+            )
+        self.usable[node], self.free[node] = gpus, gpus - held
+        self._count()
+
+    def take(self, spots: Sequence[Spot]) -> None:
+        self._add_free(spots, -1)
+        if self.free.min() < 0:
+            crowded = self.cluster.nodes[int(self.free.argmin())]
+            raise BrokenInvariantError(f"more GPUs of node {crowded} are held than it has")
+
+    def give_back(self, spots: Sequence[Spot]) -> None:
+        self._add_free(spots, 1)
+
+    def restore(self, up: BoolArray, usable: IntArray, free: IntArray) -> None:
+        """Take over what was stored."""
+        self.up, self.usable, self.free = up, usable, free
+        self._count()
+
+    def _add_free(self, spots: Sequence[Spot], sign: int) -> None:
+        nodes, counts = np.array(list(chain.from_iterable(spots))).T
+        np.add.at(self.free, nodes, sign * counts)
+
+    def _count(self) -> None:
+        there = np.where(self.up, self.usable, 0)
+        self.capacity = np.bincount(self.cluster.node_type, there, len(self.cluster.types)).astype(np.int64)
+        self.up_gpus = int(there.sum())
+        self.up.flags.writeable = self.capacity.flags.writeable = False
