@@ -123,6 +123,30 @@ def test_help_comes_without_the_heavy_parts() -> None:
     assert run_python(code).splitlines()[-1] == "[]"
 
 
+def test_serving_does_not_import_the_simulator() -> None:
+    """Neither the service nor an engine, nor what they use of the studies; the demo may import it when it is asked for."""
+    code = (
+        "import importlib, pkgutil, sys\n"
+        "import fairlead.engines, fairlead.service\n"
+        "for package in (fairlead.engines, fairlead.service):\n"
+        "    for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "        importlib.import_module(module.name)\n"
+        "print('fairlead.service.api.app' in sys.modules, sorted(n for n in sys.modules if n.startswith('fairlead.sim')))"
+    )
+
+    assert run_python(code).strip() == "True []"
+
+
+def test_no_two_classes_of_the_studies_share_a_name_with_any_other() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sorted(SOURCES.rglob("*.py")):
+        for name in re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            homes.setdefault(name, []).append(str(path.relative_to(SOURCES)))
+
+    shared = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert {name: paths for name, paths in shared.items() if any(path.startswith("studies") for path in paths)} == {}
+
+
 def test_nothing_pure_reads_a_clock_or_a_file() -> None:
     """Time comes in as an argument, files are read in `traces`; the journal and the loop are the doors."""
     doors = {"journal.py", "loop.py"}

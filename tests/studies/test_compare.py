@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +19,6 @@ import pytest
 from fairlead.cli.main import main
 from fairlead.studies.compare.table import METRICS, best_of, rows_of
 from fairlead.studies.compare.wording import why_no_best
-from fairlead.studies.runs.pool import _Worker
 
 BASE = ["compare", "--cluster", "v100:4,k80:4", "--generate", "durations=gavel,load=1.2,tenants=2", "--jobs", "12"]
 
@@ -400,14 +399,6 @@ def test_who_failed_at_heavy_seeds_is_not_best() -> None:
     assert best_of(known, "lower") is None
     known["broken"] = dict.fromkeys(heavy)
     assert best_of(known, "higher") == ("steady", 2 / 2**8)
-
-
-def test_a_process_that_died_while_it_had_nothing_to_do_sinks_no_run() -> None:
-    worker = _Worker()
-    worker.process.kill()
-    worker.process.join()
-
-    assert not worker.give(cast(Any, "a case"))
 
 
 def test_what_each_policy_may_know_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -27,25 +27,39 @@ from fairlead.studies.papers.fft import experiment as fft
 from fairlead.studies.papers.hare import experiment as hare
 from fairlead.studies.papers.hops import experiment as hops
 from fairlead.studies.papers.oef import experiment as oef
-from fairlead.studies.papers.results import NAMES, Found, Results, code_digest, measures
-from fairlead.studies.papers.run_all import STUDIES, Progress, label, run_studies, scale_of, study_of
+from fairlead.studies.papers.results import NAMES, StudyResults, find_results, measures, study_digest
+from fairlead.studies.papers.run_all import (
+    STUDIES,
+    StudyProgress,
+    costs_of,
+    label,
+    parts_of,
+    run_studies,
+    scale_of,
+    study_of,
+)
+from fairlead.studies.runs.store import Store
 
 DOCS = Path(__file__).parents[2] / "docs"
 JUDGED = ("oef", "hare", "fft", "hops")  # studies whose every line with a paper's number has a verdict
 TINY: dict[str, Any] = {
-    "oef": oef.Scale(mixes=2, lies=1, seeds=1, jobs=60),
-    "hare": hare.Scale(seeds=1, sweeps=False, intervals=10),
-    "fft": fft.Scale(jobs=16, seeds=1, large_jobs=0),
-    "hops": hops.Scale(small_seeds=1, large_seeds=1, large_jobs=5, priorities=(), arrivals_per_h=()),
+    "oef": oef.OefScale(mixes=2, lies=1, seeds=1, jobs=60),
+    "hare": hare.HareScale(seeds=1, sweeps=False, intervals=10),
+    "fft": fft.FftScale(jobs=16, seeds=1, large_jobs=0),
+    "hops": hops.HopsScale(small_seeds=1, large_seeds=1, large_jobs=5, priorities=(), arrivals_per_h=()),
 }
 
 
-def quiet(_: Progress) -> None:
+def quiet(_: StudyProgress) -> None:
     pass
 
 
+def store_in(folder: Path) -> Store:
+    return Store(folder, "--results")
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Found], Path]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[StudyResults], Path]]:
     keep = tmp_path_factory.mktemp("results")
     patch = pytest.MonkeyPatch()
     small = replace(hare.headlines()[0], jobs=8, rounds=(2, 5))
@@ -53,7 +67,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Found
     patch.setattr(hare, "ROOM_GIB", (1.0,))
     patch.setattr(hops, "workload", lambda seed, jobs, rate, w=hops.workload: w(seed, 5, rate))
     try:
-        yield run_studies(TINY, 1, quiet, Results(keep)), keep
+        yield run_studies(TINY, 1, quiet, store_in(keep)), keep
     finally:
         patch.undo()
 
@@ -71,7 +85,9 @@ def tiny_oef(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_holds_every_claim_with_the_paper_s_number_ours_and_a_verdict(found: tuple[list[Found], Path]) -> None:
+def test_the_page_holds_every_claim_with_the_paper_s_number_ours_and_a_verdict(
+    found: tuple[list[StudyResults], Path],
+) -> None:
     studies = [study_of(one) for one in found[0]]
 
     lines = page(studies, "fairlead reproduce all").splitlines()
@@ -89,7 +105,7 @@ def test_the_page_holds_every_claim_with_the_paper_s_number_ours_and_a_verdict(f
                     assert bool(claim.verdict) == bool(claim.paper), claim.claim
 
 
-def test_every_number_of_ours_shows_its_spread(found: tuple[list[Found], Path]) -> None:
+def test_every_number_of_ours_shows_its_spread(found: tuple[list[StudyResults], Path]) -> None:
     """Mean and (least..most), a count of cases, or a dash."""
     cells = [
         cell for one in found[0] for table in study_of(one).tables for claim in table.claims for cell in claim.ours
@@ -117,8 +133,8 @@ def test_the_page_in_the_documents_is_what_the_kept_results_give() -> None:
 
     `fairlead reproduce all --results docs/reproduction --accept-older --out docs/reproduction.md` does.
     """
-    results = Results(DOCS / "reproduction", older=True)
-    kept = [results.find(name, scale_of(name, False), "full")[0] for name in NAMES]
+    store = store_in(DOCS / "reproduction")
+    kept = [find_results(store, name, scale_of(name, False), "full", older=True)[0] for name in NAMES]
     there = [one for one in kept if one.parts]
     text = (DOCS / "reproduction.md").read_text(encoding="utf-8")
 
@@ -130,7 +146,7 @@ def test_the_page_in_the_documents_is_what_the_kept_results_give() -> None:
 
 
 def test_no_word_of_a_table_breaks_at_80_columns(
-    found: tuple[list[Found], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    found: tuple[list[StudyResults], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for one in found[0]:
@@ -146,19 +162,19 @@ def test_no_word_of_a_table_breaks_at_80_columns(
 # ---- results that are kept -----------------------------------------------------------------------------------------
 
 
-def test_kept_results_are_not_repeated_and_give_the_same_page(found: tuple[list[Found], Path]) -> None:
-    told: list[Progress] = []
+def test_kept_results_are_not_repeated_and_give_the_same_page(found: tuple[list[StudyResults], Path]) -> None:
+    told: list[StudyProgress] = []
 
-    again = run_studies(TINY, 1, told.append, Results(found[1]))
+    again = run_studies(TINY, 1, told.append, store_in(found[1]))
 
     assert told == []
     assert page([study_of(one) for one in again], "x") == page([study_of(one) for one in found[0]], "x")
 
 
-def test_results_of_two_scales_lie_beside_each_other(found: tuple[list[Found], Path]) -> None:
+def test_results_of_two_scales_lie_beside_each_other(found: tuple[list[StudyResults], Path]) -> None:
     other = replace(TINY["fft"], seeds=7)
 
-    assert not Results(found[1]).find("fft", other, label("fft", other))[0].parts
+    assert not find_results(store_in(found[1]), "fft", other, label("fft", other))[0].parts
     assert label("fft", fft.FULL) == "full"
     assert len({label("fft", scale) for scale in (other, TINY["fft"], fft.FULL, fft.QUICK)}) == 4
 
@@ -179,15 +195,15 @@ def change(path: Path, how: Callable[[dict[str, Any]], None]) -> None:
     ids=["scale", "code", "kind"],
 )
 def test_results_of_something_else_are_not_taken_and_that_is_said(
-    found: tuple[list[Found], Path], tmp_path: Path, what: Callable[[dict[str, Any]], None], said: str
+    found: tuple[list[StudyResults], Path], tmp_path: Path, what: Callable[[dict[str, Any]], None], said: str
 ) -> None:
     name = f"oef-{label('oef', TINY['oef'])}.json"
     (tmp_path / name).write_text((found[1] / name).read_text())
     change(tmp_path / name, what)
-    told: list[Progress] = []
+    told: list[StudyProgress] = []
     remarks: list[str] = []
 
-    run_studies({"oef": TINY["oef"]}, 1, told.append, Results(tmp_path), remarks.append)
+    run_studies({"oef": TINY["oef"]}, 1, told.append, store_in(tmp_path), remarks.append)
 
     assert [one.done for one in told] == [1, 2, 3, 4]
     assert len(remarks) == 1
@@ -195,15 +211,15 @@ def test_results_of_something_else_are_not_taken_and_that_is_said(
 
 
 def test_results_of_other_code_are_taken_where_that_is_asked_for(
-    found: tuple[list[Found], Path], tmp_path: Path
+    found: tuple[list[StudyResults], Path], tmp_path: Path
 ) -> None:
     name = f"oef-{label('oef', TINY['oef'])}.json"
     (tmp_path / name).write_text((found[1] / name).read_text())
     change(tmp_path / name, lambda read: read.update(code="abcdef", version="0.0.7"))
-    told: list[Progress] = []
+    told: list[StudyProgress] = []
     remarks: list[str] = []
 
-    (one,) = run_studies({"oef": TINY["oef"]}, 1, told.append, Results(tmp_path, older=True), remarks.append)
+    (one,) = run_studies({"oef": TINY["oef"]}, 1, told.append, store_in(tmp_path), remarks.append, older=True)
 
     assert told == []
     assert "used all the same" in remarks[0]
@@ -215,20 +231,20 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     path.write_text('{"fairlead": "reproduction/1"}')
 
     with pytest.raises(InputError, match=r"does not hold a study's results.*remove it"):
-        run_studies({"oef": TINY["oef"]}, 1, quiet, Results(tmp_path))
+        run_studies({"oef": TINY["oef"]}, 1, quiet, store_in(tmp_path))
 
 
 def test_parts_that_are_done_are_kept_when_a_study_stops_in_the_middle(
-    found: tuple[list[Found], Path], tmp_path: Path
+    found: tuple[list[StudyResults], Path], tmp_path: Path
 ) -> None:
-    def stop(now: Progress) -> None:
+    def stop(now: StudyProgress) -> None:
         if now.done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_studies({"oef": TINY["oef"]}, 1, stop, Results(tmp_path))
-    told: list[Progress] = []
-    (one,) = run_studies({"oef": TINY["oef"]}, 1, told.append, Results(tmp_path))
+        run_studies({"oef": TINY["oef"]}, 1, stop, store_in(tmp_path))
+    told: list[StudyProgress] = []
+    (one,) = run_studies({"oef": TINY["oef"]}, 1, told.append, store_in(tmp_path))
 
     assert [now.done for now in told] == [3, 4]
     assert told[0].left_s > 0
@@ -239,13 +255,13 @@ def test_parts_that_are_done_are_kept_when_a_study_stops_in_the_middle(
 
 
 def test_in_processes_the_numbers_are_the_same_and_a_failure_is_alone(
-    found: tuple[list[Found], Path], tmp_path: Path
+    found: tuple[list[StudyResults], Path], tmp_path: Path
 ) -> None:
     """There is nothing to tell of no seeds."""
-    with pytest.raises(FairleadError, match="reproduce fft failed: IndexError"):
-        run_studies({"oef": TINY["oef"], "fft": replace(TINY["fft"], seeds=0)}, 2, quiet, Results(tmp_path))
+    with pytest.raises(FairleadError, match="reproduce fft failed: trace 1, all 4 GPUs wide: IndexError"):
+        run_studies({"oef": TINY["oef"], "fft": replace(TINY["fft"], seeds=0)}, 2, quiet, store_in(tmp_path))
 
-    one, _ = Results(tmp_path).find("oef", TINY["oef"], label("oef", TINY["oef"]))
+    one, _ = find_results(store_in(tmp_path), "oef", TINY["oef"], label("oef", TINY["oef"]))
     whole = next(other for other in found[0] if other.name == "oef")
     assert without_timings(one.parts) == without_timings(whole.parts)
 
@@ -270,19 +286,19 @@ def test_the_digest_covers_all_that_a_study_imports_of_the_studies() -> None:
         assert not measures(name, Path("studies/papers") / name / "claims.py")
         assert not measures(name, Path("cli/reproduce.py"))
     assert not measures("oef", Path("policies/hops_planner.py"))
-    assert len({code_digest(name) for name in NAMES}) == len(NAMES)
+    assert len({study_digest(name) for name in NAMES}) == len(NAMES)
 
 
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_part_of_a_study_has_a_cost(name: str, quick: bool) -> None:
     """Parts are functions, so that they are counted without measuring them."""
-    experiment, _ = STUDIES[name]
     scale = scale_of(name, quick)
-    costs = COSTS[name](scale) if name in COSTS else [1.0] * experiment.parts(scale)
+    costs = costs_of(name, scale)
 
-    assert len(list(experiment.reproduce(scale))) == len(costs)
-    assert min(costs) > 0
+    assert list(costs) == list(parts_of(name, scale))
+    assert min(costs.values()) > 0
+    assert name not in COSTS or len(COSTS[name](scale)) == len(costs)
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------

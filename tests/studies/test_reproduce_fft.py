@@ -92,7 +92,7 @@ def test_on_trace_1_fft_is_faster_than_gavel_and_allox() -> None:
 
 
 def test_the_whole_study_runs_and_says_something_on_every_line() -> None:
-    scale = study.Scale(jobs=16, seeds=1, large_jobs=0)
+    scale = study.FftScale(jobs=16, seeds=1, large_jobs=0)
     parts = {name: measure() for name, measure in study.reproduce(scale)}
 
     said = fft_claims.study(scale, parts).tables[0]

@@ -10,8 +10,9 @@ import pytest
 
 from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, section
-from fairlead.studies.papers.results import Results
+from fairlead.studies.papers.results import find_results
 from fairlead.studies.papers.run_all import STUDIES, scale_of
+from fairlead.studies.runs.store import Store
 
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
 
@@ -71,8 +72,8 @@ def test_a_sentence_goes_with_its_verdict() -> None:
 
 
 def kept(name: str) -> dict[str, Any]:
-    found, _ = Results(KEPT, older=True).find(name, scale_of(name, False), "full")
-    return copy.deepcopy(found.parts)
+    found, _ = find_results(Store(KEPT, "--results"), name, scale_of(name, False), "full", older=True)
+    return copy.deepcopy(dict(found.parts))
 
 
 def told(name: str, parts: dict[str, Any]) -> Study:

@@ -136,13 +136,14 @@ def workload_of(
 
 def run(request: Request, running: Running) -> Comparison:
     from fairlead.studies.compare.compare import compare as study
-    from fairlead.studies.runs.store import NothingKept, Store, default_folder
+    from fairlead.studies.runs.store import Store, default_folder
 
     execute = executor_of(running.executor, running.workers or os.cpu_count() or 1, running.ray_address)
-    store = Store(Path(running.state) if running.state else default_folder())
+    folder = Path(running.state) if running.state else default_folder("compare")
+    store = Store(folder, "--state", running.fresh)
     with steps("comparing") as tell:
         try:
-            return study(request, execute, NothingKept(store) if running.fresh else store, tell)
+            return study(request, execute, store, tell)
         except KeyboardInterrupt:
             raise FairleadError(
                 f"interrupted; finished runs are kept in {store.folder}, and the same command goes on from there"
@@ -172,9 +173,9 @@ def executor_of(name: str, workers: int, address: str | None) -> Executor:
     from functools import partial
 
     if choose("--executor", name, EXECUTORS) == "processes":
-        from fairlead.studies.runs.pool import run_here
+        from fairlead.studies.runs.pool import run_in_processes
 
-        return partial(run_here, workers=workers)
+        return partial(run_in_processes, workers=workers)
     from fairlead.studies.runs.ray_pool import check_ray, run_on_ray
 
     check_ray()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -21,10 +22,11 @@ def demo(
     """Compare the four systems and five baselines on the built-in mixed cluster and workload."""
     from fairlead.studies.compare.compare import compare
     from fairlead.studies.compare.demo import demo_request
-    from fairlead.studies.runs.pool import run_here
+    from fairlead.studies.runs.pool import run_in_processes
 
     with steps("policies") as tell:
-        found = compare(demo_request(seed), lambda cases: run_here(cases, workers or os.cpu_count() or 1), tell=tell)
+        execute = partial(run_in_processes, workers=workers or os.cpu_count() or 1)
+        found = compare(demo_request(seed), execute, tell=tell)
     written: dict[str, str] = {}
     write_out(found, Wanted(report=report), written)
     if output is Format.json:

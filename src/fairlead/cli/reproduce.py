@@ -11,12 +11,12 @@ import typer
 from fairlead.cli.options import Throughputs
 from fairlead.cli.output import Format, Output, print_json, print_words
 from fairlead.model.errors import FairleadError, InputError
-from fairlead.model.words import choose
+from fairlead.model.words import choose, counted
 
 if TYPE_CHECKING:
     from fairlead.studies.papers.claim_tables import Study
-    from fairlead.studies.papers.results import Found
-    from fairlead.studies.papers.run_all import Progress
+    from fairlead.studies.papers.results import StudyResults
+    from fairlead.studies.papers.run_all import StudyProgress
 
 app = typer.Typer(help="Run a paper's experiments again and print its numbers beside ours.", no_args_is_help=True)
 
@@ -54,30 +54,29 @@ def all_papers(
 ) -> None:
     """All four papers in one Markdown page: claim, paper, ours, spread, verdict, and why they differ."""
     from fairlead.studies.papers.claim_tables import page
-    from fairlead.studies.papers.results import Results, default_folder
     from fairlead.studies.papers.run_all import STUDIES, run_studies, scale_of, study_of
+    from fairlead.studies.runs.store import Store, default_folder
 
     if fresh and accept_older:
         raise InputError("--fresh takes no kept results and --accept-older takes more of them; give one of the two")
     names = _some_of(only, list(STUDIES))
-    folder = Results(results or default_folder(), older=accept_older, fresh=fresh)
+    store = Store(results or default_folder("reproduce"), "--results", fresh)
+    scales = {name: scale_of(name, quick) for name in names}
     try:
-        found = run_studies(
-            {name: scale_of(name, quick) for name in names}, jobs or os.cpu_count() or 1, _tell, folder, _say
-        )
+        measured = run_studies(scales, jobs or os.cpu_count() or 1, _tell, store, _say, older=accept_older)
     except KeyboardInterrupt:
         raise FairleadError(
-            f"interrupted; what is finished is kept in {folder.folder}, and the same command goes on from there"
+            f"interrupted; what is finished is kept in {store.folder}, and the same command goes on from there"
         ) from None
-    studies = [study_of(one) for one in found]
+    studies = [study_of(one) for one in measured]
     options = [*(["--quick"] if quick else []), *([f"--only {','.join(names)}"] if len(names) < len(STUDIES) else [])]
     text = page(studies, " ".join(("fairlead reproduce all", *options)))
     if out is not None:
         out.write_text(text, encoding="utf-8")
         tables = sum(len(study.tables) for study in studies)
-        print(f"{out}: {tables} tables of {len(found)} {'paper' if len(found) == 1 else 'papers'}", file=sys.stderr)
+        print(f"{out}: {tables} tables of {counted(len(measured), 'paper')}", file=sys.stderr)
     if output is Format.json:
-        print_json({"studies": [_as_json(one, study) for one, study in zip(found, studies, strict=True)]})
+        print_json({"studies": [_as_json(one, study) for one, study in zip(measured, studies, strict=True)]})
     elif out is None:
         print(text, end="")
 
@@ -111,20 +110,20 @@ def hops(quick: Quick = False, output: Output = Format.table) -> None:
 def _one(name: str, quick: bool, output: Format, table: Any = None) -> None:
     from fairlead.studies.papers.run_all import run_study, scale_of, study_of
 
-    found = run_study(name, scale_of(name, quick), _tell, table)
-    study = study_of(found)
+    results = run_study(name, scale_of(name, quick), _tell, table)
+    study = study_of(results)
     if output is Format.json:
-        print_json(_as_json(found, study))
+        print_json(_as_json(results, study))
         return
     print_study(study)
 
 
-def _as_json(found: Found, study: Study) -> dict[str, Any]:
+def _as_json(results: StudyResults, study: Study) -> dict[str, Any]:
     from dataclasses import asdict
 
-    said = {"verdict": study.verdict, "findings": study.findings, "limits": study.limits, "notes": study.reading}
+    summary = {"verdict": study.verdict, "findings": study.findings, "limits": study.limits, "notes": study.reading}
     claims = [asdict(table) for table in study.tables]
-    return {"paper": study.paper, "command": study.command, **found.as_json, "claims": claims, **said}
+    return {"paper": study.paper, "command": study.command, **results.to_json(), "claims": claims, **summary}
 
 
 def print_study(study: Study) -> None:
@@ -153,7 +152,7 @@ def _some_of(only: str | None, names: list[str]) -> list[str]:
     return [name for name in names if name in chosen]
 
 
-def _tell(now: Progress) -> None:
+def _tell(now: StudyProgress) -> None:
     from fairlead.model.units import format_duration
 
     left = f", about {format_duration(max(1.0, round(now.left_s)))} left" if now.left_s else ""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import fairlead
 from fairlead.model.allocation import Level
 from fairlead.model.cluster import Cluster
 from fairlead.sim.truth import World
 from fairlead.studies.policy_lab.plugins import PolicyRef
+from fairlead.studies.runs.digest import code_digest
 from fairlead.studies.runs.simulate import Setup, simulate
-from fairlead.studies.runs.summary import finished, summarise, summarise_run
+from fairlead.studies.runs.store import Store
+from fairlead.studies.runs.summary import finished_jobs, summarise, summarise_run
 from fairlead.studies.runs.timeline import NO_NODE, Timeline, read_series
 
 KIND = "compare-run/1"
@@ -46,7 +46,7 @@ def run_case(case: Case) -> dict[str, Any]:
     setup = replace(case.setup, policy=case.policy.load())
     line = Timeline(setup.cluster)
     result = simulate(setup, watch=line)
-    found = finished(result.state)
+    found = finished_jobs(result.state)
     told = summarise_run(result.run)
     series = read_series(line, setup.tenant_weight, SLICES, MOST_TENANTS)
     return {
@@ -72,6 +72,24 @@ def run_case(case: Case) -> dict[str, Any]:
     }
 
 
+def find_record(store: Store, case: Case) -> dict[str, Any] | None:
+    """None where there is none, or where the file is not one that was written whole."""
+    try:
+        record = json.loads(store.find(_name(case)) or "null")
+    except ValueError:
+        return None
+    good = isinstance(record, dict) and record.get("fairlead") == KIND and record.get("key") == case.key
+    return {**record, "load": case.load, "seed": case.seed} if good else None
+
+
+def keep_record(store: Store, case: Case, record: dict[str, Any]) -> None:
+    store.keep(_name(case), json.dumps(record, allow_nan=False))
+
+
+def _name(case: Case) -> str:
+    return f"{case.key[:2]}/{case.key}"
+
+
 def changes_with_seed(world: World) -> bool:
     """Whether anything in the world is drawn."""
     low, high = world.server_factor
@@ -93,16 +111,6 @@ def _stays(line: Timeline) -> dict[str, Any] | None:
 
 
 # ---- keys ----------------------------------------------------------------------------------------------------------
-
-
-@cache
-def code_digest() -> str:
-    """Of our own sources: what an older version found is not what this one would find."""
-    digest = hashlib.sha256()
-    root = Path(fairlead.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def common_digest(setup: Setup) -> str:

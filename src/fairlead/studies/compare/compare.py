@@ -9,16 +9,17 @@ from typing import Any
 from fairlead import __version__
 from fairlead.model.errors import InputError
 from fairlead.policies.policy import Knows, Policy
-from fairlead.studies.compare.cases import Case, common_digest, make_case
+from fairlead.studies.compare.cases import Case, common_digest, find_record, keep_record, make_case, run_case
 from fairlead.studies.compare.table import METRICS, rows_of, tenants_of
 from fairlead.studies.compare.workloads import Workload
 from fairlead.studies.policy_lab.plugins import PolicyRef
 from fairlead.studies.runs.pool import Outcome
 from fairlead.studies.runs.simulate import Setup, check_weights, doubts, without_impossible
-from fairlead.studies.runs.store import NothingKept, Store
+from fairlead.studies.runs.store import Store
 
 KIND = "compare/1"
-Executor = Callable[[Iterable[Case]], Iterator[Outcome]]
+CaseOutcome = Outcome[Case, dict[str, Any]]
+Executor = Callable[[Callable[[Case], dict[str, Any]], Iterable[Case]], Iterator[CaseOutcome]]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     cases: list[Case]
     assumptions: list[str]
 
@@ -48,7 +49,7 @@ class Comparison:
     setup: Setup
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: Request) -> ComparisonPlan:
     """Every run, once: a seed that changes nothing is not a further observation, so it is not run again."""
     _check_names(request.policies)
     cases: list[Case] = []
@@ -72,31 +73,31 @@ def make_plan(request: Request) -> Plan:
     if idle:
         first = f"seed{'s' if len(idle) > 1 else ''} {_range(list(idle))} would repeat an earlier run"
         assumptions[f"{first}, since nothing here is drawn at random: they are not counted"] = None
-    return Plan(cases, list(assumptions))
+    return ComparisonPlan(cases, list(assumptions))
 
 
 def compare(
     request: Request,
     execute: Executor,
-    store: Store | NothingKept | None = None,
+    store: Store | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """`tell` is told how many runs are done and how many there are."""
     plan = make_plan(request)
-    done: dict[str, tuple[dict[str, Any] | None, str]] = {}
+    done: dict[str, CaseOutcome] = {}
     if store is not None:
-        done = {case.key: (record, "") for case in plan.cases if (record := store.find(case)) is not None}
+        kept = {case.key: Outcome(case, find_record(store, case)) for case in plan.cases}
+        done = {key: outcome for key, outcome in kept.items() if outcome.result is not None}
     found_before = len(done)
     if tell is not None:
         tell(len(done), len(plan.cases))
-    for case, record, reason in execute([case for case in plan.cases if case.key not in done]):
-        if record is not None and store is not None:
-            store.keep(case, record)
-        done[case.key] = record, reason
+    for outcome in execute(run_case, [case for case in plan.cases if case.key not in done]):
+        if outcome.result is not None and store is not None:
+            keep_record(store, outcome.task, outcome.result)
+        done[outcome.task.key] = outcome
         if tell is not None:
             tell(len(done), len(plan.cases))
-    ordered = [(case, *done[case.key]) for case in plan.cases]
-    return _comparison(request, plan, ordered, found_before)
+    return _comparison(request, plan, [done[case.key] for case in plan.cases], found_before)
 
 
 def knows_of(policy: Policy, setup: Setup) -> dict[str, str]:
@@ -112,17 +113,15 @@ def knows_of(policy: Policy, setup: Setup) -> dict[str, str]:
     }
 
 
-def _comparison(
-    request: Request, plan: Plan, outcomes: list[tuple[Case, dict[str, Any] | None, str]], found_before: int
-) -> Comparison:
+def _comparison(request: Request, plan: ComparisonPlan, outcomes: list[CaseOutcome], found_before: int) -> Comparison:
     policies = [ref.load() for ref in request.policies]
-    records = [record for _, record, _ in outcomes if record is not None]
+    records = [outcome.result for outcome in outcomes if outcome.result is not None]
     failures = [
-        {"policy": case.policy.load().name, "load": case.load, "seed": case.seed, "reason": reason}
-        for case, record, reason in outcomes
-        if record is None
+        {"policy": one.task.policy.load().name, "load": one.task.load, "seed": one.task.seed, "reason": one.reason}
+        for one in outcomes
+        if one.result is None
     ]
-    first = outcomes[0][0].setup
+    first = outcomes[0].task.setup
     names = [policy.name for policy in policies]
     answer = {
         "fairlead": KIND,

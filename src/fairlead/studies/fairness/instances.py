@@ -26,7 +26,7 @@ MOST = 1e12  # a larger number of GPUs, weight or speedup is taken for a slip
 
 
 @dataclass(frozen=True)
-class Instance:
+class TenantInstance:
     """Columns by virtual user (l): one per tenant, or one per job type of a tenant that names several."""
 
     types: tuple[str, ...]  # t
@@ -69,7 +69,7 @@ def find_division(name: str) -> Callable[[FloatArray, FloatArray, FloatArray], S
     return DIVISIONS[choose("rule of division", name, DIVISIONS)]
 
 
-def divide(instance: Instance, policy: str) -> dict[str, Any]:
+def divide(instance: TenantInstance, policy: str) -> dict[str, Any]:
     """The answer of `fairlead allocate`, ready for JSON; it carries the instance, so that it can be audited alone."""
     rule = find_division(policy)
     started_s = time.process_time()
@@ -93,11 +93,11 @@ def divide(instance: Instance, policy: str) -> dict[str, Any]:
     }
 
 
-def audit_shares(instance: Instance, shares: FloatArray) -> dict[str, Any]:
+def audit_shares(instance: TenantInstance, shares: FloatArray) -> dict[str, Any]:
     return audit_json(instance, audit(instance.speedup, shares, instance.capacity, instance.weight))
 
 
-def audit_json(instance: Instance, found: Audit) -> dict[str, Any]:
+def audit_json(instance: TenantInstance, found: Audit) -> dict[str, Any]:
     names = instance.names
     return {
         "max_envy": found.max_envy,
@@ -108,7 +108,7 @@ def audit_json(instance: Instance, found: Audit) -> dict[str, Any]:
     }
 
 
-def audit_lies(instance: Instance, policy: str, seed: int = 0) -> dict[str, Any]:
+def audit_lies(instance: TenantInstance, policy: str, seed: int = 0) -> dict[str, Any]:
     """The most that one virtual user could gain by each kind of lie, and who."""
     rule = find_division(policy)
 
@@ -154,7 +154,7 @@ def read_json(path: str) -> dict[str, Any]:
     return value
 
 
-def parse_instance(value: dict[str, Any], path: str) -> Instance:
+def parse_instance(value: dict[str, Any], path: str) -> TenantInstance:
     """An instance from its JSON object; a type that a tenant does not name is one that it cannot use."""
     try:
         return _parse(value)
@@ -162,7 +162,7 @@ def parse_instance(value: dict[str, Any], path: str) -> Instance:
         raise error.at(path) from None
 
 
-def parse_shares(value: dict[str, Any], instance: Instance, path: str) -> FloatArray:
+def parse_shares(value: dict[str, Any], instance: TenantInstance, path: str) -> FloatArray:
     """l,t  from an allocation file."""
     shares = np.zeros(instance.speedup.shape)
     found = value.get("virtual_shares") or value.get("shares")
@@ -184,7 +184,7 @@ def parse_shares(value: dict[str, Any], instance: Instance, path: str) -> FloatA
     return shares
 
 
-def _parse(value: dict[str, Any]) -> Instance:
+def _parse(value: dict[str, Any]) -> TenantInstance:
     gpus, tenants = value.get("gpus"), value.get("tenants")
     if not isinstance(gpus, dict) or not gpus:
         raise InputError('no "gpus"; wanted GPUs by type, such as {"k80": 8, "v100": 8}')
@@ -208,7 +208,7 @@ def _parse(value: dict[str, Any]) -> Instance:
             rows.append(_speedups(speedups, types, label))
         names.append(name)
     tenant_index = np.array(tenant_of, dtype=np.int64)
-    return Instance(
+    return TenantInstance(
         types=types,
         capacity=capacity,
         tenants=tuple(names),
@@ -255,22 +255,22 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-def _by_type(instance: Instance, row: FloatArray) -> dict[str, float]:
+def _by_type(instance: TenantInstance, row: FloatArray) -> dict[str, float]:
     return dict(zip(instance.types, row.tolist(), strict=True))
 
 
-def _by_tenant(instance: Instance, shares: FloatArray) -> dict[str, dict[str, float]]:
+def _by_tenant(instance: TenantInstance, shares: FloatArray) -> dict[str, dict[str, float]]:
     total = np.zeros((len(instance.tenants), len(instance.types)))
     np.add.at(total, instance.tenant_of, shares)
     return {name: _by_type(instance, row) for name, row in zip(instance.tenants, total, strict=True)}
 
 
-def _sums(instance: Instance, values: FloatArray) -> dict[str, float]:
+def _sums(instance: TenantInstance, values: FloatArray) -> dict[str, float]:
     total = np.bincount(instance.tenant_of, values, len(instance.tenants))
     return dict(zip(instance.tenants, total.tolist(), strict=True))
 
 
-def _instance_json(instance: Instance) -> dict[str, Any]:
+def _instance_json(instance: TenantInstance) -> dict[str, Any]:
     """As it could have been given: one entry per tenant, with jobs where it has several kinds."""
     tenants: list[dict[str, Any]] = []
     for u, name in enumerate(instance.tenants):

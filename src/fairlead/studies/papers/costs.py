@@ -12,13 +12,13 @@ from fairlead.studies.papers.oef import experiment as oef
 BATCH = 5.0  # a lower bound is so much dearer where all jobs of the even cluster are there at once
 
 
-def _oef(scale: oef.Scale) -> list[float]:
+def _oef(scale: oef.OefScale) -> list[float]:
     """Static totals, promises, runs, runs with a liar."""
     runs = 0.02 * scale.seeds * scale.jobs
     return [0.006 * scale.mixes, 0.3 * scale.lies, runs, runs]
 
 
-def _hare(scale: hare.Scale) -> list[float]:
+def _hare(scale: hare.HareScale) -> list[float]:
     """Settings, ablation, switching, sweeps; for one seed."""
     settings = [
         (BATCH if one.load is None and one.jobs >= 100 else 1.0) * 0.02 * one.jobs * scale.intervals / 60
@@ -28,7 +28,7 @@ def _hare(scale: hare.Scale) -> list[float]:
     return [*settings, 0.4, 0.4, *(sweeps if scale.sweeps else [])]
 
 
-def _fft(scale: fft.Scale) -> list[float]:
+def _fft(scale: fft.FftScale) -> list[float]:
     """The two traces, wrong lengths, profiling, one decision, the large simulation."""
     run_s = 0.0022 * scale.jobs * scale.seeds
     policies = len(fft.VARIANTS) + len(fft.BASELINES)

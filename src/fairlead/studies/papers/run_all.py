@@ -1,18 +1,10 @@
-"""The four studies by name, one at a time or all of them in parallel processes, with results that are kept part by part."""
+"""The four studies by name, their parts one after the other or in parallel processes, stored as soon as they are done."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from multiprocessing.connection import Connection, wait
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlead.model.errors import FairleadError
@@ -27,7 +19,16 @@ from fairlead.studies.papers.hops import claims as hops_claims
 from fairlead.studies.papers.hops import experiment as hops
 from fairlead.studies.papers.oef import claims as oef_claims
 from fairlead.studies.papers.oef import experiment as oef
-from fairlead.studies.papers.results import NAMES, Found, Results, new
+from fairlead.studies.papers.results import (
+    NAMES,
+    StudyResults,
+    find_results,
+    keep_results,
+    new_results,
+    scale_digest,
+)
+from fairlead.studies.runs.pool import Outcome, run_in_processes
+from fairlead.studies.runs.store import Store
 
 # What runs an experiment, and what puts it beside its paper.
 STUDIES: dict[str, tuple[Any, Any]] = {
@@ -40,9 +41,26 @@ assert tuple(STUDIES) == NAMES
 LONGEST_FIRST = ("hops", "hare", "fft", "oef")
 
 
-@dataclass(frozen=True)
-class Progress:
-    """After a part. `left_s` is how long the study will still take, by the pace so far."""
+@dataclass(frozen=True, slots=True)
+class StudyPart:
+    """One part of a study, in a form that can be sent to another process."""
+
+    study: str
+    part: str
+    scale: Any
+    table: Profile | None = None  # of further speeds, for OEF
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    numbers: Any
+    cpu_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StudyProgress:
+    """After a part. `left_s` is about how long the study will still take, by the pace so far."""
 
     study: str
     part: str
@@ -51,22 +69,14 @@ class Progress:
     left_s: float
 
 
-@dataclass(frozen=True)
-class Measured:
-    part: str
-    numbers: Any
-    cpu_s: float
-    wall_s: float
+Tell = Callable[[StudyProgress], None]
 
 
-Tell = Callable[[Progress], None]
-
-
-def study_of(found: Found) -> Study:
+def study_of(results: StudyResults) -> Study:
     """Its numbers beside its paper's."""
-    _, claims = STUDIES[found.name]
-    beside: Study = claims.study(found.scale, found.parts)
-    return replace(beside, made=found.made)
+    _, claims = STUDIES[results.name]
+    beside: Study = claims.study(results.scale, results.parts)
+    return replace(beside, made=results.made)
 
 
 def scale_of(name: str, quick: bool) -> Any:
@@ -74,147 +84,102 @@ def scale_of(name: str, quick: bool) -> Any:
     return experiment.QUICK if quick else experiment.FULL
 
 
-def run_study(name: str, scale: Any, tell: Tell, table: Profile | None = None) -> Found:
+def label(name: str, scale: Any) -> str:
+    """A scale in the name of a file: results of two scales do not overwrite each other."""
+    known = {"full": scale_of(name, False), "quick": scale_of(name, True)}
+    return next((word for word, one in known.items() if one == scale), scale_digest(scale))
+
+
+def parts_of(name: str, scale: Any, table: Profile | None = None) -> dict[str, Callable[[], Any]]:
+    """What measures each part, in the order of the experiment. Nothing is measured yet."""
+    experiment, _ = STUDIES[name]
+    return dict(experiment.reproduce(scale, table) if table else experiment.reproduce(scale))
+
+
+def costs_of(name: str, scale: Any, table: Profile | None = None) -> dict[str, float]:
+    """Of each part, relative to the others; equal ones where nobody has measured them."""
+    parts = parts_of(name, scale, table)
+    known = COSTS[name](scale) if name in COSTS else []
+    return dict(zip(parts, known + [1.0] * (len(parts) - len(known)), strict=True))
+
+
+def measure_part(part: StudyPart) -> Measurement:
+    measure = parts_of(part.study, part.scale, part.table)[part.part]
+    cpu_s, wall_s = time.process_time(), time.monotonic()
+    numbers = measure()
+    return Measurement(numbers, time.process_time() - cpu_s, time.monotonic() - wall_s)
+
+
+def run_study(name: str, scale: Any, tell: Tell, table: Profile | None = None) -> StudyResults:
     """Calls `tell` after every part; `table` is a further table of speeds for OEF."""
-    found = new(name, scale)
-    steps = _steps(found, len(_costs(name, scale)) + (table is not None), tell)
-    for one in _measured(name, scale, found.parts, table):
-        found = found.with_part(one.part, one.numbers, one.cpu_s)
-        steps(one)
-    return found
+    (results,) = run_studies({name: scale}, 1, tell, table=table)
+    return results
 
 
 def run_studies(
     scales: Mapping[str, Any],
     workers: int,
     tell: Tell,
-    results: Results | None = None,
+    store: Store | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> list[Found]:
+    *,
+    older: bool = False,
+    table: Profile | None = None,
+) -> list[StudyResults]:
     """All of `scales` by name, in the order of the page.
 
-    With `results`, parts that are there for the same scale and code are not measured again, and every part is written
-    when it is done. `say` is told what is there and cannot be used. With several workers a study that fails does not
-    stop the others.
+    With a store, parts that it has for the same scale and code are not measured again (`older`: whatever the code), and
+    every part is stored when it is done. `say` gets remarks on stored results that cannot be used. With several workers
+    a part that fails does not stop the others.
     """
-    found: dict[str, Found] = {}
-    for name, scale in scales.items():
-        found[name], remark = results.find(name, scale, label(name, scale)) if results else (new(name, scale), "")
-        if remark:
-            say(f"{name}: {remark}")
-    todo = [name for name in LONGEST_FIRST if name in scales and not _complete(found[name])]
-    steps = {name: _steps(found[name], len(_costs(name, scales[name])), tell) for name in todo}
+    results = {name: _stored(store, name, scale, older, say) for name, scale in scales.items()}
+    costs = {name: costs_of(name, scale, table) for name, scale in scales.items()}
+    todo = [
+        StudyPart(name, part, scales[name], table)
+        for name in LONGEST_FIRST
+        if name in scales
+        for part in costs[name]
+        if part not in results[name].parts
+    ]
+    wall_s: dict[str, dict[str, float]] = {name: {} for name in scales}  # of the parts that were measured now
     failed: dict[str, str] = {}
-    for name, one in _in_turn([found[name] for name in todo], workers, failed):
-        found[name] = found[name].with_part(one.part, one.numbers, one.cpu_s)
-        if results:
-            results.keep(found[name], label(name, scales[name]))
-        steps[name](one)
+    for outcome in _measured(todo, workers):
+        name, part, done = outcome.task.study, outcome.task.part, outcome.result
+        if done is None:
+            failed.setdefault(name, f"{part}: {outcome.reason}")
+            continue
+        results[name] = results[name].with_part(part, done.numbers, done.cpu_s, list(costs[name]))
+        if store:
+            keep_results(store, results[name], label(name, scales[name]))
+        wall_s[name][part] = done.wall_s
+        tell(_progress(results[name], part, costs[name], wall_s[name], workers))
     if failed:
         raise FairleadError("; ".join(f"reproduce {name} failed: {reason}" for name, reason in failed.items()))
-    return [found[name] for name in NAMES if name in scales]
+    return [results[name] for name in NAMES if name in scales]
 
 
-def label(name: str, scale: Any) -> str:
-    """A scale in the name of a file: results of two scales do not overwrite each other."""
-    known = {"full": scale_of(name, False), "quick": scale_of(name, True)}
-    digest = hashlib.sha256(json.dumps(asdict(scale), sort_keys=True).encode()).hexdigest()[:8]
-    return next((word for word, one in known.items() if one == scale), digest)
+def _stored(store: Store | None, name: str, scale: Any, older: bool, say: Callable[[str], None]) -> StudyResults:
+    if store is None:
+        return new_results(name, scale)
+    results, remark = find_results(store, name, scale, label(name, scale), older=older)
+    if remark:
+        say(f"{name}: {remark}")
+    return results
 
 
-# ---- one study -----------------------------------------------------------------------------------------------------
-
-
-def _measured(name: str, scale: Any, kept: Mapping[str, Any], table: Profile | None = None) -> Iterator[Measured]:
-    """Parts that are not kept yet; a study gives each with the function that measures it."""
-    experiment, _ = STUDIES[name]
-    for part, measure in experiment.reproduce(scale, table) if table else experiment.reproduce(scale):
-        if part not in kept:
-            cpu_s, wall_s = time.process_time(), time.monotonic()
-            numbers = measure()
-            yield Measured(part, numbers, time.process_time() - cpu_s, time.monotonic() - wall_s)
-
-
-def _costs(name: str, scale: Any) -> list[float]:
-    """Of its parts in order, relative to each other; equal ones where nobody has measured them."""
-    experiment, _ = STUDIES[name]
-    return COSTS[name](scale) if name in COSTS else [1.0] * experiment.parts(scale)
-
-
-def _complete(found: Found) -> bool:
-    return len(found.parts) >= len(_costs(found.name, found.scale))
-
-
-def _steps(found: Found, total: int, tell: Tell) -> Callable[[Measured], None]:
-    """Counts parts and estimates the time left from what those that were measured now have taken."""
-    costs = _costs(found.name, found.scale)
-    costs += [1.0] * (total - len(costs))
-    first = done = len(found.parts)
-    spent_s = 0.0
-
-    def step(one: Measured) -> None:
-        nonlocal done, spent_s
-        done += 1
-        spent_s += one.wall_s
-        tell(Progress(found.name, one.part, done, total, spent_s * sum(costs[done:]) / sum(costs[first:done])))
-
-    return step
-
-
-# ---- processes -----------------------------------------------------------------------------------------------------
-
-
-def _in_turn(todo: list[Found], workers: int, failed: dict[str, str]) -> Iterator[tuple[str, Measured]]:
-    """(study, part) as they come; why a study ended early goes into `failed`.
-
-    One worker is this process itself. Leaving early ends the processes.
-    """
-    if workers <= 1 or len(todo) <= 1:
-        for one in todo:
-            yield from ((one.name, part) for part in _measured(one.name, one.scale, one.parts))
+def _measured(todo: list[StudyPart], workers: int) -> Iterator[Outcome[StudyPart, Measurement]]:
+    """One worker is this process itself, where what goes wrong is raised."""
+    if workers > 1 and len(todo) > 1:
+        yield from run_in_processes(measure_part, todo, workers)
         return
-    context = multiprocessing.get_context("spawn")  # shares no solver and no thread with us
-    waiting = list(todo)
-    busy: dict[Any, str] = {}  # study by its pipe
-    with ExitStack() as ends:
-        while waiting or busy:
-            while waiting and len(busy) < workers:
-                one = waiting.pop(0)
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_apart, args=(theirs, one.name, one.scale, one.parts), daemon=True)
-                process.start()
-                ends.callback(process.kill)
-                theirs.close()
-                busy[ours] = one.name
-            for ready in wait(list(busy)):
-                pipe: Any = ready
-                try:
-                    said = pipe.recv()
-                except EOFError:
-                    said = "its process died"
-                if isinstance(said, Measured):
-                    yield busy[pipe], said
-                    continue
-                name = busy.pop(pipe)
-                pipe.close()
-                if said is not None:
-                    failed[name] = said
+    for part in todo:
+        yield Outcome(part, measure_part(part))
 
 
-def _apart(pipe: Connection, name: str, scale: Any, kept: Mapping[str, Any]) -> None:
-    """Sends every part, then None, or why there is no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends us
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        for one in _measured(name, scale, kept):
-            pipe.send(one)
-        pipe.send(None)
-    except Exception as error:  # the other studies go on
-        pipe.send(f"{type(error).__name__}: {error}")
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _progress(
+    results: StudyResults, part: str, costs: Mapping[str, float], wall_s: Mapping[str, float], workers: int
+) -> StudyProgress:
+    left = [cost for name, cost in costs.items() if name not in results.parts]
+    pace = sum(wall_s.values()) / sum(costs[name] for name in wall_s)  # seconds per cost
+    left_s = pace * sum(left) / max(min(workers, len(left)), 1)
+    return StudyProgress(results.name, part, len(results.parts), len(costs), left_s)

@@ -1,4 +1,4 @@
-"""Runs in parallel processes of this machine. A run that fails, or takes its process down, fails alone."""
+"""Tasks in parallel processes of this machine. A task that fails, or takes its process down, fails alone."""
 
 from __future__ import annotations
 
@@ -8,44 +8,56 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from fairlead.studies.compare.cases import Case, run_case
-
-# What comes of a case: its record, or why there is none.
-Outcome = tuple[Case, dict[str, Any] | None, str]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-def run_here(cases: Iterable[Case], workers: int) -> Iterator[Outcome]:
-    """As they are done, in any order. Leaving early stops the processes."""
-    todo = deque(cases)
-    idle: list[_Worker] = []
-    busy: dict[Any, _Worker] = {}  # by its pipe
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T, R]):
+    """What became of a task: its result, or the reason why there is none."""
+
+    task: T
+    result: R | None
+    reason: str = ""
+
+
+def run_in_processes(run: Callable[[T], R], tasks: Iterable[T], workers: int) -> Iterator[Outcome[T, R]]:
+    """Outcomes as they come, in any order. Leaving early stops the processes.
+
+    `run` and the tasks are sent to the processes, so `run` is a function of a module.
+    """
+    todo = deque(tasks)
+    idle: list[PoolProcess] = []
+    busy: dict[Any, tuple[PoolProcess, T]] = {}  # by the worker's pipe
     try:
         while todo or busy:
             while todo and len(busy) < max(workers, 1):
-                worker = idle.pop() if idle else _Worker()
-                if worker.give(todo[0]):
-                    todo.popleft()
-                    busy[worker.pipe] = worker
+                worker = idle.pop() if idle else PoolProcess()
+                if worker.start(run, todo[0]):
+                    busy[worker.pipe] = worker, todo.popleft()
             for pipe in wait(list(busy)):
-                worker = busy.pop(pipe)
-                outcome, alive = worker.take()
-                if alive:
+                worker, task = busy.pop(pipe)
+                result, reason = worker.take()
+                if worker.process.is_alive():
                     idle.append(worker)
-                yield outcome
+                else:
+                    worker.close()
+                yield Outcome(task, result, reason)
     finally:
-        for worker in (*busy.values(), *idle):
+        for worker in (*(worker for worker, _ in busy.values()), *idle):
             worker.close()
 
 
-def try_case(case: Case) -> tuple[dict[str, Any] | None, str]:
-    """The record, or the reason in one line."""
+def attempt(run: Callable[[T], R], task: T) -> tuple[R | None, str]:
+    """The result, or the reason in one line."""
     try:
-        return run_case(case), ""
+        return run(task), ""
     except Exception as error:  # whatever a policy does wrong is a line of the table, not the end of the others
         return None, reason_of(error)
 
@@ -54,11 +66,11 @@ def reason_of(error: BaseException) -> str:
     """What went wrong and where, short enough for a table."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.rpartition('/')[2]} line {frames[-1].lineno})" if frames else ""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said[:300]}{where}" if said else f"{type(error).__name__}{where}"
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message[:300]}{where}" if message else f"{type(error).__name__}{where}"
 
 
-class _Worker:
+class PoolProcess:
     """A process and our end of the pipe to it; started fresh, so that it shares no solver and no thread with us."""
 
     def __init__(self) -> None:
@@ -67,27 +79,24 @@ class _Worker:
         self.process: BaseProcess = context.Process(target=_serve, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
-        self._case: Case | None = None
 
-    def give(self, case: Case) -> bool:
-        """False where the process has died meanwhile, with nothing to do: then another one takes the case."""
-        self._case = case
+    def start(self, run: Callable[[T], R], task: T) -> bool:
+        """False where the process has died while it was idle: then another one takes the task."""
         try:
-            self.pipe.send(case)
+            self.pipe.send((run, task))
         except OSError:
             self.close()
             return False
         return True
 
-    def take(self) -> tuple[Outcome, bool]:
-        """The outcome of the case, and whether the process lives."""
-        assert self._case is not None
+    def take(self) -> tuple[Any, str]:
+        """What `attempt` returned in the process, which is dead afterwards if it could not."""
         try:
-            record, reason = self.pipe.recv()
-            return (self._case, record, reason), True
+            result, reason = self.pipe.recv()
         except (EOFError, ConnectionResetError):
             self.process.join()
-            return (self._case, None, f"its process died ({_death(self.process.exitcode)})"), False
+            return None, f"its process died ({_death(self.process.exitcode)})"
+        return result, reason
 
     def close(self) -> None:
         self.pipe.close()
@@ -100,14 +109,14 @@ def _serve(pipe: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
-            case = pipe.recv()
+            run, task = pipe.recv()
         except EOFError:
             return
-        pipe.send(try_case(case))
+        pipe.send(attempt(run, task))
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed cannot end us; nobody would take what we find."""
+    """A parent that was killed cannot end us, and nobody would take our result."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -115,10 +124,6 @@ def _end_with_parent() -> None:
 
 
 def _death(code: int | None) -> str:
-    if code is not None and code < 0:
-        return (
-            f"signal {signal.Signals(-code).name}; out of memory?"
-            if code == -signal.SIGKILL
-            else signal.Signals(-code).name
-        )
-    return f"exit code {code}"
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    return "signal SIGKILL; out of memory?" if code == -signal.SIGKILL else signal.Signals(-code).name

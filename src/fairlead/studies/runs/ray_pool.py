@@ -1,21 +1,20 @@
-"""The same runs on a Ray cluster. Our package is sent along, so that every machine runs this version of it."""
+"""The same tasks on a Ray cluster. Our package is sent along, so that every machine runs this version of it."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import fairlead
 from fairlead.model.errors import FairleadError, InputError
-from fairlead.studies.compare.cases import Case
-from fairlead.studies.runs.pool import Outcome, reason_of, try_case
+from fairlead.studies.runs.pool import Outcome, R, T, attempt, reason_of
 
-MOST_WAITING = 4  # cases handed to Ray per free CPU: enough to keep it busy, few enough to be interrupted
+MOST_WAITING = 4  # tasks handed to Ray per free CPU: enough to keep it busy, few enough to be interrupted
 
 
-def run_on_ray(cases: Iterable[Case], address: str | None = None) -> Iterator[Outcome]:
-    """As they are done. Without an address the cluster of RAY_ADDRESS, or a new one on this machine."""
+def run_on_ray(run: Callable[[T], R], tasks: Iterable[T], address: str | None = None) -> Iterator[Outcome[T, R]]:
+    """Outcomes as they come. Without an address the cluster of RAY_ADDRESS, or a new one on this machine."""
     ray = _import_ray()
     mine = not ray.is_initialized()
     if mine:
@@ -25,13 +24,13 @@ def run_on_ray(cases: Iterable[Case], address: str | None = None) -> Iterator[Ou
             )
         except ConnectionError as error:
             raise FairleadError(f"no Ray cluster answers at {address or 'RAY_ADDRESS'}: {error}") from None
-    task = ray.remote(num_cpus=1, max_retries=2)(try_case)
+    remote = ray.remote(num_cpus=1, max_retries=2)(attempt)
     most = MOST_WAITING * max(int(ray.cluster_resources().get("CPU", 1)), 1)
-    todo, running = iter(cases), {}
+    todo, running = iter(tasks), {}
     try:
         while True:
-            for case in todo:
-                running[task.remote(case)] = case
+            for task in todo:
+                running[remote.remote(run, task)] = task
                 if len(running) >= most:
                     break
             if not running:
@@ -48,12 +47,12 @@ def check_ray() -> None:
     _import_ray()
 
 
-def _outcome(ray: Any, case: Case, done: Any) -> Outcome:
+def _outcome(ray: Any, task: T, done: Any) -> Outcome[T, Any]:
     try:
-        record, reason = ray.get(done)
+        result, reason = ray.get(done)
     except Exception as error:  # a worker that died, an object that was lost
-        return case, None, reason_of(error)
-    return case, record, reason
+        return Outcome(task, None, reason_of(error))
+    return Outcome(task, result, reason)
 
 
 def _import_ray() -> Any:

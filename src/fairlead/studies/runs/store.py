@@ -1,69 +1,61 @@
-"""Finished runs on disk, each under the key of its content: what was found once is not computed again."""
+"""Finished results on disk: what was computed once is not computed again, and an interruption loses nothing."""
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairlead.model.errors import InputError
-from fairlead.studies.compare.cases import KIND, Case
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
+    """A folder of JSON files. What is in a file, and whether it can be used, is known to the study that wrote it."""
+
     folder: Path
+    option: str  # of the command line, that chooses another folder
+    fresh: bool = False  # finds nothing, so that everything is computed again
 
-    def find(self, case: Case) -> dict[str, Any] | None:
-        """None where there is none, or where the file is not one that was written whole."""
-        try:
-            record: dict[str, Any] = json.loads(self._path(case).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+    def find(self, name: str) -> str | None:
+        """The text of the file; None where there is none."""
+        if self.fresh:
             return None
-        good = isinstance(record, dict) and record.get("fairlead") == KIND and record.get("key") == case.key
-        return {**record, "load": case.load, "seed": case.seed} if good else None
+        try:
+            return self.path(name).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._refusal("read", error) from None
 
-    def keep(self, case: Case, record: dict[str, Any]) -> None:
-        """The file appears whole or not at all, even if we are killed in the middle."""
-        path = self._path(case)
+    def keep(self, name: str, text: str) -> None:
+        """The file appears whole or not at all, even if this process is killed in the middle."""
+        path = self.path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+            handle, writing = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(record, file, allow_nan=False)
+                    file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
-                os.replace(name, path)
+                os.chmod(writing, 0o644)
+                os.replace(writing, path)
             except BaseException:
-                Path(name).unlink(missing_ok=True)
+                Path(writing).unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise InputError(
-                f"cannot keep finished runs here: {error.strerror}; choose a folder with --state", path=str(self.folder)
-            ) from None
+            raise self._refusal("keep", error) from None
 
-    def _path(self, case: Case) -> Path:
-        return self.folder / case.key[:2] / f"{case.key}.json"
-
-
-@dataclass(frozen=True, slots=True)
-class NothingKept:
-    """Keeps what is found and finds nothing: all runs are done again."""
-
-    store: Store
-
-    def find(self, case: Case) -> dict[str, Any] | None:
-        return None
-
-    def keep(self, case: Case, record: dict[str, Any]) -> None:
-        self.store.keep(case, record)
+    def _refusal(self, verb: str, error: OSError) -> InputError:
+        reason = f"cannot {verb} results here: {error.strerror}; choose a folder with {self.option}"
+        return InputError(reason, path=str(self.folder))
 
 
-def default_folder() -> Path:
-    """Where finished runs are kept unless --state says otherwise."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "fairlead" / "compare"
+def default_folder(study: str) -> Path:
+    """Where results are kept unless the command line names a folder."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead" / study

@@ -27,7 +27,7 @@ RECENT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedJobs:
     """Columns over the jobs that finished (j)."""
 
     jobs: IntArray  # j  positions
@@ -45,7 +45,7 @@ class Finished:
         }
 
 
-def finished(state: State) -> Finished:
+def finished_jobs(state: State) -> FinishedJobs:
     ended = np.flatnonzero(state.phase[: state.jobs] == Phase.FINISHED)  # j
     capacity = state.cluster.capacity
     arrival_s = state.arrival_s[ended]
@@ -54,7 +54,7 @@ def finished(state: State) -> Finished:
     with np.errstate(divide="ignore", invalid="ignore"):
         crowd = np.where(jct_s > 0, (state.crowd_out[ended] - state.crowd_in[ended]) / jct_s, 1.0)
         alone_s = samples / isolated_rate(rate, width, capacity, crowd)
-    return Finished(
+    return FinishedJobs(
         jobs=ended,
         jct_s=jct_s,
         wait_s=np.maximum(jct_s - state.run_s[ended], 0.0),
@@ -64,9 +64,9 @@ def finished(state: State) -> Finished:
     )
 
 
-def summarise(state: State, found: Finished | None = None) -> dict[str, Any]:
+def summarise(state: State, found: FinishedJobs | None = None) -> dict[str, Any]:
     """Numbers by name; None where nothing can be said. docs/metrics.md defines each."""
-    found = finished(state) if found is None else found
+    found = finished_jobs(state) if found is None else found
     ended, jct_s, wait_s, alone_s = found.jobs, found.jct_s, found.wait_s, found.alone_s
     arrival_s, end_s = state.arrival_s[ended], state.end_s[ended]
     ratio = found.ratios()

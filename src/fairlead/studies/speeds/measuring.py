@@ -26,7 +26,7 @@ _POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSpeeds:
     """Rows for the types that gave one, and by type why the others did not."""
 
     rows: tuple[Speed, ...]
@@ -48,7 +48,7 @@ def profile_job(
     steps: int = 20,
     limit_s: float = 300.0,
     emulate: bool = False,
-) -> Measured:
+) -> MeasuredSpeeds:
     """On this machine, one type after another, in a scratch directory: the job's own checkpoints are left alone.
 
     Where GPUs are emulated their pace is that of `known`, so that the result says how the emulation runs and no more.
@@ -75,7 +75,7 @@ def profile_job(
                 except InputError as error:
                     failures[f"{cluster.types[t]}, parts"] = str(error)
     linked = {gpu: links for _, gpu in parts if (links := known.links_of(gpu)) is not None}
-    return Measured(tuple(rows), failures, devices.note, parts, linked)
+    return MeasuredSpeeds(tuple(rows), failures, devices.note, parts, linked)
 
 
 def measure_on(

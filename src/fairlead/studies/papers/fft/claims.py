@@ -8,7 +8,7 @@ from typing import Any
 
 from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Spread, Study, Table, number, percent, seeds_of
-from fairlead.studies.papers.fft.experiment import BASELINES, DECISION_SEEDS, FIRST_SEED, JOBS, QUICK, TRACES, Scale
+from fairlead.studies.papers.fft.experiment import BASELINES, DECISION_SEEDS, FIRST_SEED, JOBS, QUICK, TRACES, FftScale
 
 WORLD = """\
 12 T4, 12 A10 and 12 V100 (16, 24, 32 GB), four to a host, 300 s rounds; trace 1 all four GPUs wide, trace 2 widths 1, 2, 3, 4, 8.
@@ -126,7 +126,7 @@ LARGE = (
 )
 
 
-def study(scale: Scale, parts: dict[str, Any]) -> Study:
+def study(scale: FftScale, parts: dict[str, Any]) -> Study:
     seeds = seeds_of(scale.every_seed)
     both = [parts[trace] for trace in TRACES]
     rows = [_claim(line, both, scale) for line in LINES]
@@ -145,7 +145,7 @@ def study(scale: Scale, parts: dict[str, Any]) -> Study:
     return Study("fft", paper, scale == QUICK, WORLD, READING, tuple(tables), findings=findings, limits=LIMITS)
 
 
-def _claim(line: Line, parts: list[dict[str, Any]], scale: Scale) -> Claim:
+def _claim(line: Line, parts: list[dict[str, Any]], scale: FftScale) -> Claim:
     ours = [_values(line, part) for part in parts]
     verdict = _verdict(line, ours)
     why = verdicts.why(verdict, line.if_below, line.if_above)

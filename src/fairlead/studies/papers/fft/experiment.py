@@ -88,7 +88,7 @@ TRACES = {"trace 1, all 4 GPUs wide": (4,), "trace 2, mixed widths": WIDTHS}
 
 
 @dataclass(frozen=True)
-class Scale:
+class FftScale:
     jobs: int
     seeds: int
     large_jobs: int  # of the simulation on ten times the cluster; 0 = none
@@ -100,11 +100,11 @@ class Scale:
 
 
 FIRST_SEED = 1000  # ours: parameters were chosen on seeds 100-105
-QUICK = Scale(jobs=100, seeds=2, large_jobs=0)
-FULL = Scale(jobs=JOBS, seeds=5, large_jobs=4000, large_seeds=3)
+QUICK = FftScale(jobs=100, seeds=2, large_jobs=0)
+FULL = FftScale(jobs=JOBS, seeds=5, large_jobs=4000, large_seeds=3)
 
 
-def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], Any]]]:
+def reproduce(scale: FftScale) -> Iterator[tuple[str, Callable[[], Any]]]:
     """(name of the part, what measures it), one after the other."""
     for name, widths in TRACES.items():
         yield name, partial(compare, [*VARIANTS, *BASELINES], widths, scale)
@@ -112,11 +112,11 @@ def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "profiling", partial(profiling, scale)
     yield "one decision", one_decision
     if scale.large_jobs:
-        large = Scale(scale.large_jobs, scale.large_seeds, 0)
+        large = FftScale(scale.large_jobs, scale.large_seeds, 0)
         yield "large simulation", partial(compare, ["fft", "gavel", "tiresias-fft"], WIDTHS, large, hosts=30)
 
 
-def compare(names: Sequence[str], widths: tuple[int, ...], scale: Scale, hosts: int = 3) -> dict[str, Any]:
+def compare(names: Sequence[str], widths: tuple[int, ...], scale: FftScale, hosts: int = 3) -> dict[str, Any]:
     """Every number of every policy over seeds, and how many times FFT is better at it."""
     runs = {name: [run(name, widths, scale.jobs, seed, hosts=hosts) for seed in scale.every_seed] for name in names}
     found: dict[str, Any] = {}
@@ -131,7 +131,7 @@ def compare(names: Sequence[str], widths: tuple[int, ...], scale: Scale, hosts: 
     return found
 
 
-def wrong_lengths(scale: Scale) -> dict[str, Any]:
+def wrong_lengths(scale: FftScale) -> dict[str, Any]:
     """How much longer jobs take when lengths are declared wrong by up to 30 % either way."""
     found: dict[str, Any] = {}
     for trace, widths in TRACES.items():
@@ -144,7 +144,7 @@ def wrong_lengths(scale: Scale) -> dict[str, Any]:
     return found
 
 
-def profiling(scale: Scale) -> dict[str, Any]:
+def profiling(scale: FftScale) -> dict[str, Any]:
     """What it costs to measure every model at every width once, a minute on each type."""
     found: dict[str, Any] = {}
     for trace, widths in TRACES.items():

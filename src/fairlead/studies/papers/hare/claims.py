@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Spread, Study, Table, number, percent, seeds_of
-from fairlead.studies.papers.hare.experiment import DONE, FIRST_SEED, QUICK, Scale, ratio, spread
+from fairlead.studies.papers.hare.experiment import DONE, FIRST_SEED, QUICK, HareScale, ratio, spread
 from fairlead.studies.papers.hare.task_workloads import GBIT, MODELS, SYNC, UNIT_MS
 
 WORLD = """\
@@ -73,7 +73,7 @@ the rule without it.""",
 )
 
 
-def study(scale: Scale, parts: dict[str, Any]) -> Study:
+def study(scale: HareScale, parts: dict[str, Any]) -> Study:
     seeds = seeds_of(range(FIRST_SEED, FIRST_SEED + scale.seeds))
     heads = {name.removeprefix("headline: "): part for name, part in parts.items() if name.startswith("headline")}
     sweeps = {name.removeprefix("sweep: "): part for name, part in parts.items() if name.startswith("sweep")}

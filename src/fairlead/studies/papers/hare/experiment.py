@@ -40,14 +40,14 @@ EVEN = (8, 8, 8, 8)
 
 
 @dataclass(frozen=True)
-class Scale:
+class HareScale:
     seeds: int
     sweeps: bool
     intervals: int  # of the lower bound's time grid
 
 
-QUICK = Scale(2, sweeps=False, intervals=30)
-FULL = Scale(5, sweeps=True, intervals=60)
+QUICK = HareScale(2, sweeps=False, intervals=30)
+FULL = HareScale(5, sweeps=True, intervals=60)
 
 
 def headlines() -> list[TaskWorkload]:
@@ -89,7 +89,7 @@ def sweeps() -> dict[str, list[TaskWorkload]]:
     }
 
 
-def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+def reproduce(scale: HareScale) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     """(name of the part, what measures it), one after the other."""
     seeds = range(FIRST_SEED, FIRST_SEED + scale.seeds)
     for setting in headlines_of(scale):
@@ -101,7 +101,7 @@ def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]
             yield f"sweep: {name}", partial(compare_all, settings, seeds)
 
 
-def headlines_of(scale: Scale) -> list[TaskWorkload]:
+def headlines_of(scale: HareScale) -> list[TaskWorkload]:
     return [setting for setting in headlines() if scale.sweeps or setting.name in IN_QUICK]
 
 

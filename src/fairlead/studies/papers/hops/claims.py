@@ -8,7 +8,7 @@ import numpy as np
 
 from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Spread, Study, Table, number, percent, seeds_of
-from fairlead.studies.papers.hops.experiment import FIRST_SEED, PAPER, QUICK, THREE, Part, Scale
+from fairlead.studies.papers.hops.experiment import FIRST_SEED, PAPER, QUICK, THREE, HopsScale, Part
 
 WORLD = """\
 The paper's servers and class proportions; speeds relative to the 1080Ti; 540 s rounds, 30 s per restart, hidden server speeds 0.85-1.05
@@ -62,7 +62,7 @@ GPUs is like the paper's.""",
 )
 
 
-def study(scale: Scale, parts: dict[str, Part]) -> Study:
+def study(scale: HopsScale, parts: dict[str, Part]) -> Study:
     tables = []
     for name, part in parts.items():
         title, seeds = _title(name, scale), seeds_of(_seeds(name, scale))
@@ -143,7 +143,7 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "low": min(values), "high": max(values)}
 
 
-def _title(name: str, scale: Scale) -> str:
+def _title(name: str, scale: HopsScale) -> str:
     if name == "64 GPUs":
         return "64 GPUs, 25 jobs, 10 jobs/h"
     if name.endswith("sensing"):
@@ -152,5 +152,5 @@ def _title(name: str, scale: Scale) -> str:
     return jobs if "jobs/h" in name else f"{jobs}, 100 jobs/h"
 
 
-def _seeds(name: str, scale: Scale) -> range:
+def _seeds(name: str, scale: HopsScale) -> range:
     return range(FIRST_SEED, FIRST_SEED + (scale.small_seeds if name == "64 GPUs" else scale.large_seeds))

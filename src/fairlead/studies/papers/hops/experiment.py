@@ -67,7 +67,7 @@ PRIORITIES = ("lateness", "latency-ratio", "ftf", "las", "sjf", "srtf")
 
 
 @dataclass(frozen=True)
-class Scale:
+class HopsScale:
     small_seeds: int  # of the 64-GPU setting
     large_seeds: int  # of the 512-GPU setting
     large_jobs: int
@@ -75,8 +75,8 @@ class Scale:
     arrivals_per_h: tuple[float, ...]
 
 
-QUICK = Scale(small_seeds=2, large_seeds=1, large_jobs=300, priorities=(), arrivals_per_h=())
-FULL = Scale(5, 3, 500, PRIORITIES, (30.0, 300.0, 1200.0))  # 100 jobs/h is the setting itself
+QUICK = HopsScale(small_seeds=2, large_seeds=1, large_jobs=300, priorities=(), arrivals_per_h=())
+FULL = HopsScale(5, 3, 500, PRIORITIES, (30.0, 300.0, 1200.0))  # 100 jobs/h is the setting itself
 FIRST_SEED = 10  # 0 to 2 are what the policy was tuned on
 
 
@@ -116,7 +116,7 @@ SENSED_JOBS, SENSED_PER_H = 150, 20.0  # of the part on sensing: half empty, so 
 SENSED_FACTOR = (0.75, 1.05)
 
 
-def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], Part]]]:
+def reproduce(scale: HopsScale) -> Iterator[tuple[str, Callable[[], Part]]]:
     """(name of the part, what measures it), one after the other."""
     small_seeds = range(FIRST_SEED, FIRST_SEED + scale.small_seeds)
     large_seeds = range(FIRST_SEED, FIRST_SEED + scale.large_seeds)
@@ -132,10 +132,6 @@ def reproduce(scale: Scale) -> Iterator[tuple[str, Callable[[], Part]]]:
     for rate in scale.arrivals_per_h:
         many = [(large_cluster(), workload(seed, scale.large_jobs, rate), seed) for seed in large_seeds]
         yield f"512 GPUs, {rate:g} jobs/h", partial(compare, _named(THREE), many)
-
-
-def parts(scale: Scale) -> int:
-    return 2 + 2 * bool(scale.priorities) + len(scale.arrivals_per_h)
 
 
 def small_cluster() -> Cluster:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Spread, Study, Table, number, percent, seeds_of
-from fairlead.studies.papers.oef.experiment import LIE, QUICK, STATIC, Scale
+from fairlead.studies.papers.oef.experiment import LIE, QUICK, STATIC, OefScale
 
 WORLD = """\
 Speeds of RTX 3070/3080/3090 are Lambda's measurements; 8 GPUs of each on nodes of four, 20 tenants, 300 s rounds, 30 s per
@@ -32,7 +32,7 @@ not proof, is shown by `fairlead audit --lies`, not here: the paper claims nothi
 )
 
 
-def study(scale: Scale, parts: dict[str, Any]) -> Study:
+def study(scale: OefScale, parts: dict[str, Any]) -> Study:
     static = parts["static totals, RTX 3070/3080/3090"]
     runs = parts["dynamic run"]
     tables = [
@@ -46,7 +46,7 @@ def study(scale: Scale, parts: dict[str, Any]) -> Study:
     return Study("oef", paper, scale == QUICK, WORLD, READING, tuple(tables), limits=LIMITS)
 
 
-def _headlines(static: dict[str, Any], runs: dict[str, Any], scale: Scale) -> Table:
+def _headlines(static: dict[str, Any], runs: dict[str, Any], scale: OefScale) -> Table:
     rows = []
     for policy in BASELINES:
         alone, packed, scattered = (
@@ -68,7 +68,7 @@ def _headlines(static: dict[str, Any], runs: dict[str, Any], scale: Scale) -> Ta
     return Table("cooperative OEF against each baseline", seeds, columns, tuple(rows))
 
 
-def _why_throughput(static: dict[str, Any], scale: Scale) -> str:
+def _why_throughput(static: dict[str, Any], scale: OefScale) -> str:
     """One sentence for all baselines."""
     best = max(static[STATIC_NAME.get(policy, policy)]["coop_gain"]["high"] for policy in BASELINES)
     if best >= THROUGHPUT:
@@ -96,7 +96,7 @@ def _why_jct(shorter: list[Spread]) -> str:
     return "we do not know why; packing, restarts and load of the paper's runs are not public."
 
 
-def _static(name: str, part: dict[str, Any], scale: Scale) -> Table:
+def _static(name: str, part: dict[str, Any], scale: OefScale) -> Table:
     rows = tuple(
         Claim(
             rule,
@@ -112,7 +112,7 @@ def _static(name: str, part: dict[str, Any], scale: Scale) -> Table:
     return Table(name, _mixes(scale.mixes), columns, rows)
 
 
-def _promises(part: dict[str, Any], scale: Scale) -> Table:
+def _promises(part: dict[str, Any], scale: OefScale) -> Table:
     kinds = list(next(iter(part.values())))
     rows = tuple(_promise(rule, part[rule]) for rule in STATIC)
     lies = "all of them" if scale.lies == scale.mixes else f"the first {scale.lies}"
@@ -135,7 +135,7 @@ def _promise(rule: str, row: dict[str, Any]) -> Claim:
     return Claim(rule, paper, tuple(_broken(cell) for cell in row.values()), why, verdict)
 
 
-def _dynamic(part: dict[str, Any], scale: Scale) -> Table:
+def _dynamic(part: dict[str, Any], scale: OefScale) -> Table:
     rows = tuple(
         Claim(
             policy,
@@ -153,7 +153,7 @@ def _dynamic(part: dict[str, Any], scale: Scale) -> Table:
     return Table(f"runs of {scale.jobs} jobs", seeds_of(range(scale.seeds)), columns, rows)
 
 
-def _liar(part: dict[str, Any], scale: Scale) -> Table:
+def _liar(part: dict[str, Any], scale: OefScale) -> Table:
     rows = []
     for policy, row in part.items():
         liar, others = row["liar_jct_change"], row["others_jct_change"]

@@ -63,18 +63,18 @@ NOISE = 1e-6
 
 
 @dataclass(frozen=True)
-class Scale:
+class OefScale:
     mixes: int
     lies: int
     seeds: int
     jobs: int
 
 
-QUICK = Scale(mixes=20, lies=4, seeds=2, jobs=120)
-FULL = Scale(mixes=60, lies=60, seeds=10, jobs=JOBS)
+QUICK = OefScale(mixes=20, lies=4, seeds=2, jobs=120)
+FULL = OefScale(mixes=60, lies=60, seeds=10, jobs=JOBS)
 
 
-def reproduce(scale: Scale, table: Profile | None = None) -> Iterator[tuple[str, Callable[[], Any]]]:
+def reproduce(scale: OefScale, table: Profile | None = None) -> Iterator[tuple[str, Callable[[], Any]]]:
     """(name of the part, what measures it), one after the other; `table` adds a static part on its k80, p100 and v100."""
     measured = np.array([(1.0, *row) for row in LAMBDA.values()])
     yield "static totals, RTX 3070/3080/3090", partial(static_totals, measured, scale.mixes)

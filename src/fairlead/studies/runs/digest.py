@@ -1,0 +1,32 @@
+"""The digest of the code that numbers come from, so that results of other code are not taken for results of this one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import fairlead
+
+LIBRARIES = ("numpy", "highspy", "numba")  # whose version can change a result
+
+
+def every_source(source: Path) -> bool:
+    return True
+
+
+@cache
+def code_digest(counts: Callable[[Path], bool] = every_source) -> str:
+    """Of the libraries and of our sources; `counts` leaves out those that the results do not depend on.
+
+    It gets paths relative to the package, such as `rounds/decide.py`.
+    """
+    digest = hashlib.sha256("".join(f"{library} {version(library)}\n" for library in LIBRARIES).encode())
+    root = Path(fairlead.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        source = path.relative_to(root)
+        if counts(source):
+            digest.update(f"{source}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
