@@ -133,7 +133,7 @@ def test_a_job_that_is_stopped_keeps_its_work_and_goes_on_from_there(world: Worl
     world.add("a", Does.TRAIN)
     world.start("a")
     world.until(Started, "a")
-    world.settle(1.5)
+    world.under_way("a")
     world.stop("a")
 
     kept = float(world.until(Stopped, "a").samples[0])
@@ -145,10 +145,10 @@ def test_a_job_that_is_stopped_keeps_its_work_and_goes_on_from_there(world: Worl
     began_s = world.until(Started, "a").time_s
     ended = world.until(Finished, "a")
     assert ended.samples.tolist() == [STEPS]
-    # Neither faster than the rest of its steps would be, nor all of them again (local steps sleep for 0.05 s each).
-    assert (STEPS - kept) * 0.05 - 0.2 <= ended.time_s - began_s
     if world.name == "local":
         assert f"from {kept:g}\n" in world.log("a", 2)  # type: ignore[attr-defined]
+    else:  # where time is virtual: neither faster than the rest of its steps would be, nor all of them again
+        assert (STEPS - kept) * 0.05 - 0.2 <= ended.time_s - began_s
 
 
 def test_a_job_that_ignores_signals_is_killed_after_its_grace(world: World) -> None:
@@ -156,7 +156,7 @@ def test_a_job_that_ignores_signals_is_killed_after_its_grace(world: World) -> N
     world.add("a", Does.DEAF)
     world.start("a")
     world.until(Started, "a")
-    world.settle(0.5)
+    world.under_way("a")
     asked_s = world.engine.now()
     world.stop("a")
 
@@ -171,7 +171,7 @@ def test_a_job_that_moves_is_never_in_two_places(world: World) -> None:
     world.add("a", Does.TRAIN)
     world.start("a")
     world.until(Started, "a")
-    world.settle(0.6)
+    world.under_way("a")
     world.move("a", SLOW)
     world.until(Stopped, "a")
     assert world.alive("a") == 0 or world.name == "simulated"
@@ -188,7 +188,7 @@ def test_a_start_waits_for_gpus_that_are_still_in_use(world: World) -> None:
     world.add("b", Does.TRAIN)
     world.start("a", SLOW)
     world.until(Started, "a")
-    world.settle(0.3)
+    world.under_way("a")
 
     world.decide(("a",), {"b": SLOW})
     world.until(Started, "b")
@@ -203,7 +203,7 @@ def test_a_job_that_is_stopped_before_it_began_has_lost_nothing(world: World) ->
     world.add("b", Does.TRAIN)
     world.start("a", SLOW)
     world.until(Started, "a")
-    world.settle(0.3)
+    world.under_way("a")
     world.decide(("a",), {"b": SLOW})
     world.stop("b")
 
@@ -222,7 +222,7 @@ def test_a_node_that_dies_takes_its_jobs_along_and_they_start_again_elsewhere(wo
     world.start("a")
     world.until(Started, "a")
     if world.name != "simulated":
-        world.settle(1.2)
+        world.under_way("a")
         world.lose_node(FAST)
 
     lost = world.until(Lost, "a")
@@ -258,7 +258,7 @@ def test_a_job_out_of_sight_is_lost_and_does_not_live_on(world: World) -> None:
     world.add("a", Does.TRAIN)
     world.start("a")
     world.until(Started, "a")
-    world.settle(1.2)
+    world.under_way("a")
     world.lose_sight("a")
 
     lost = world.until(Lost, "a")
@@ -277,7 +277,7 @@ def test_progress_is_told_with_the_rate_at_which_it_was_made(world: World) -> No
     progress = world.until(Progress, "a")
 
     assert 0 < progress.samples[0] <= STEPS
-    assert 5 < progress.rate[0] <= 21
+    assert (0 if world.name == "local" else 5) <= progress.rate[0] <= 21  # a machine may be busy, never too fast
 
 
 # ---- restart of the scheduler ------------------------------------------------------------------------------------------
@@ -304,8 +304,10 @@ def test_a_job_that_ended_while_nobody_looked_is_told_once(world: World) -> None
 
     def away() -> None:
         assert isinstance(world, LiveWorld)
-        deadline_s = world._clock() + 10
-        while world.alive("a") and world._clock() < deadline_s:
+        world.let_end()
+        deadline_s = world._clock() + world.patience_s
+        while world.alive("a"):
+            assert world._clock() < deadline_s, "the job does not end"
             world.inbox._rest(0.1)
 
     world.restart(while_away=away)
@@ -332,7 +334,7 @@ def test_a_stop_that_was_decided_and_not_carried_out_is_carried_out_after_the_re
     world.add("a", Does.TRAIN)
     world.start("a")
     world.until(Started, "a")
-    world.settle(0.6)
+    world.under_way("a")
     world.decide(("a",), {}, apply=False)
     world.restart()
 
@@ -347,7 +349,7 @@ def test_a_move_goes_on_after_a_restart_in_its_middle(world: World, applied: boo
     world.add("a", Does.TRAIN)
     world.start("a")
     world.until(Started, "a")
-    world.settle(0.6)
+    world.under_way("a")
     world.decide(("a",), {"a": SLOW}, apply=applied)
     world.restart()
 
@@ -365,12 +367,12 @@ def test_a_lease_that_was_launched_right_before_the_restart_runs_once_or_is_take
     world.start("a")
     world.restart()
 
-    for _ in range(3):
+    deadline_s = world.engine.now() + world.patience_s
+    while world.phase("a") is not Phase.RUNNING:
+        assert world.engine.now() < deadline_s, "the job does not start"
         if world.phase("a") is Phase.WAITING:
             world.start("a")
         world.wait(0.5)
-    if world.phase("a") is not Phase.RUNNING:
-        world.until(Started, "a")
 
     assert world.alive("a") == 1
 
@@ -413,7 +415,7 @@ def test_a_running_job_is_held_with_its_work_and_goes_on_when_it_is_released(wor
     made.add("a", Does.TRAIN)
     made.start("a")
     made.until(Started, "a")
-    made.settle(1.2)
+    made.under_way("a")
     made.ask(Hold("a"))
     held = made.until(Held, "a")
     assert 0 < held.samples[0] < STEPS
@@ -430,7 +432,7 @@ def test_a_drained_node_sends_its_jobs_away_and_waits_for_them(world: World) -> 
     made.add("a", Does.TRAIN)
     made.start("a")
     made.until(Started, "a")
-    made.settle(1.2)
+    made.under_way("a")
 
     events = made.ask(Drain("v100-1"))
 

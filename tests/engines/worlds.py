@@ -31,7 +31,7 @@ from fairlead.engines.requests import Command, Request, Submit
 from fairlead.engines.runner import Capabilities, LaunchError, Runner
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.decision import Cause, Decision
-from fairlead.model.events import Event
+from fairlead.model.events import Event, Finished
 from fairlead.model.handshake import CHECKPOINTED
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase
@@ -41,6 +41,7 @@ from fairlead.rounds.state import State
 from fairlead.sim.rounds.engine import SimEngine
 from fairlead.sim.truth import Truth
 from fairlead.sim.truth import World as Hidden
+from waiting import PATIENCE_S, wait_for
 
 CLUSTER = parse_short_form("v100:2x2,k80:1x1")
 FAST, SLOW = 0, 1  # nodes
@@ -66,6 +67,7 @@ class World:
     engine: Engine
     state: State
     lacks: Mapping[str, str] = {}  # what this engine has no notion of, and why
+    patience_s = 15.0  # by the engine's clock, which is virtual unless a world says otherwise
 
     def __init__(self) -> None:
         self.told: list[Event] = []
@@ -90,6 +92,13 @@ class World:
     def alive(self, id_: str) -> int:
         """Copies of the job that run right now."""
         raise NotImplementedError
+
+    def under_way(self, id_: str) -> None:
+        """Returns once a job that was started does what it does: it has saved some work, or ignores signals."""
+        self.settle(1.2)
+
+    def let_end(self) -> None:
+        """From here on jobs may come to their end; until then they run where time is not virtual."""
 
     def close(self) -> None: ...
 
@@ -131,9 +140,12 @@ class World:
         self.told += events
         return events
 
-    def until(self, kind: type[E], id_: str | None = None, within_s: float = 15.0) -> E:
+    def until(self, kind: type[E], id_: str | None = None, within_s: float | None = None) -> E:
         """The next event of this kind (of this job) after the one that was last waited for."""
+        within_s = self.patience_s if within_s is None else within_s
         deadline_s = self.engine.now() + within_s
+        if kind is Finished:
+            self.let_end()
         while True:
             while self._looked < len(self.told):
                 event = self.told[self._looked]
@@ -394,28 +406,32 @@ class PretendRunner:
 # ---- local -------------------------------------------------------------------------------------------------------------
 
 TRAINING = """
-import json, sys, time
+import json, os, sys, time
 from fairlead import lease
+steps, pause, over = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 saved = lease.restore()
 step = json.loads((saved / "step").read_text()) if saved else 0
 print("from", step)
 save = lambda folder: (folder / "step").write_text(json.dumps(step))
-while step < int(sys.argv[1]):
+while step < steps:
     time.sleep(0.05)
-    step += 1
+    goes_on = step < pause or os.path.exists(over)
+    step += goes_on
     lease.report(step)
-    if step % 10 == 0:
+    if goes_on and step % 10 == 0:
         lease.checkpoint(save)
     if lease.should_stop():
         lease.stop(save)
 """
+PAUSE = 40  # a job stays at this step until it may end, so that it runs for as long as a test needs it
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 class LocalWorld(LiveWorld):
-    """The live engine over real processes."""
+    """The live engine over real processes, on the machine's clock: its limits only end a hang."""
 
     name = "local"
+    patience_s = PATIENCE_S
 
     def __init__(self, root: Path) -> None:
         began = time.monotonic()
@@ -433,15 +449,29 @@ class LocalWorld(LiveWorld):
 
     def command(self, does: Does, max_retries: int) -> Command:
         run = {
-            Does.TRAIN: f"exec {sys.executable} {self.root}/training.py {STEPS:g}",
+            Does.TRAIN: f"exec {sys.executable} {self.root}/training.py {STEPS:g} {PAUSE} {self.root}/over",
             Does.END: "true",
             Does.FAIL: "exit 3",
-            Does.DEAF: "trap '' TERM USR1; while true; do sleep 0.1; done",
+            Does.DEAF: "trap '' TERM USR1; echo deaf; while true; do sleep 0.1; done",
             Does.NOTHING_THERE: "true",
         }[does]
         workdir = self.root / "missing" if does is Does.NOTHING_THERE else self.root
         env = {"PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
-        return Command(run, workdir=str(workdir), env=env, grace_s=1.0, max_retries=max_retries)
+        grace_s = 1.0 if does is Does.DEAF else PATIENCE_S
+        return Command(run, workdir=str(workdir), env=env, grace_s=grace_s, max_retries=max_retries)
+
+    def under_way(self, id_: str) -> None:
+        key = (id_, int(self.state.leases[self.state.position[id_]]))
+
+        def seen() -> bool:
+            self.wait(0.1)
+            report = self.runner.look([key]).sights[key].report
+            return bool(report and report.saved_step) or "deaf" in self.log(*key)
+
+        wait_for(seen, f"job {id_} to be under way")
+
+    def let_end(self) -> None:
+        (self.root / "over").touch()
 
     def lose_node(self, node: int) -> None:
         (self.runner.root / "down").mkdir(exist_ok=True)
@@ -460,7 +490,7 @@ class LocalWorld(LiveWorld):
 
     def shims(self, id_: str) -> list[int]:
         wanted = str(self.runner.root / "leases" / id_) + "/"
-        return [pid for pid, words in _processes() if any(word.startswith(wanted) for word in words)]
+        return [pid for pid, words in processes() if any(word.startswith(wanted) for word in words)]
 
     def alive(self, id_: str) -> int:
         """Process groups of the job with a process that is not dead."""
@@ -468,20 +498,18 @@ class LocalWorld(LiveWorld):
         return len(groups & {group for state, group in _states() if state not in "ZX"})
 
     def log(self, id_: str, number: int) -> str:
-        return (self.runner.directory((id_, number)) / LOG).read_text()
+        path = self.runner.directory((id_, number)) / LOG
+        return path.read_text() if path.exists() else ""
 
     def close(self) -> None:
         for id_ in self.commands:
             for claim in self.claims(id_):
                 with suppress(ProcessLookupError, KeyError):
                     os.killpg(claim["group"], signal.SIGKILL)
-            deadline = time.monotonic() + 5
-            while self.shims(id_):
-                assert time.monotonic() < deadline, "a shim outlives its job"
-                time.sleep(0.01)
+            wait_for(lambda id_=id_: not self.shims(id_), "the end of a shim whose job has ended")  # type: ignore[misc]
 
 
-def _processes() -> Iterator[tuple[int, list[str]]]:
+def processes() -> Iterator[tuple[int, list[str]]]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with suppress(OSError):
