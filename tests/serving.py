@@ -15,6 +15,7 @@ import httpx
 import uvicorn
 
 from building import THREE
+from fairlead.engines.local.files import LocalReader
 from fairlead.engines.requests import SetPolicy, SetTenant, Submit
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.events import Arrived, Event, PolicySet, TenantSet
@@ -81,7 +82,7 @@ def world(path: Path, limits: Limits | None = None) -> Iterator[World]:
     directory = open_directory(path / "state")
     make(directory, header())
     connection, events = open_writer(directory.requests, REQUESTS), open_writer(directory.events, EVENTS)
-    tokens, writer, reads = Tokens(connection), Writer(connection), Reads(directory)
+    tokens, writer, reads = Tokens(connection), Writer(connection), Reads(directory, LocalReader(directory.path))
     service = Service(
         directory,
         header().cluster,

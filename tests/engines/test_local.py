@@ -60,16 +60,19 @@ class Running:
         assert found is not None
         return found
 
+    def close(self) -> None:
+        for key in self.keys:
+            with suppress(AssertionError, LaunchError):
+                if self.runner.recall(key) is not None:
+                    self.runner.kill(self.lease(key))
+                    self.end(key)
+
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
     made = Running(LocalRunner(tmp_path / "state", DEVICES))
     yield made
-    for key in made.keys:
-        with suppress(AssertionError, LaunchError):
-            if made.runner.recall(key) is not None:
-                made.runner.kill(made.lease(key))
-                made.end(key)
+    made.close()
 
 
 # ---- what a job sees ---------------------------------------------------------------------------------------------------
@@ -92,7 +95,14 @@ def test_a_job_sees_its_own_environment_and_nothing_of_the_daemons(
     assert set(seen) - {"PWD", "SHLVL", "_", "OLDPWD"} <= {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
         *("PYTHONUNBUFFERED", "SEED", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
-        *("FAIRLEAD_LEASE", "FAIRLEAD_REPORT", "FAIRLEAD_JOB", "FAIRLEAD_GPUS"),
+        *(
+            "FAIRLEAD_LEASE",
+            "FAIRLEAD_REPORT",
+            "FAIRLEAD_REPORT_EVERY",
+            "FAIRLEAD_STOP",
+            "FAIRLEAD_JOB",
+            "FAIRLEAD_GPUS",
+        ),
     }
 
 

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairlead.lease.checkpoints import Checkpoints, SupersededError
+from fairlead.lease.worker import Worker, _gpus_of, _pace
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 COUNTING = """
@@ -34,7 +35,14 @@ print("through")
 
 
 def start(
-    folder: Path, script: str, *arguments: str, number: int = 1, pace: Sequence[float] | None = None, tasks: int = 1
+    folder: Path,
+    script: str,
+    *arguments: str,
+    number: int = 1,
+    pace: Sequence[float] | None = None,
+    tasks: int = 1,
+    ranks: Sequence[Sequence[int]] = (),
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     lease = {
         "number": number,
@@ -42,11 +50,13 @@ def start(
         "emulated": pace is not None,
         "pace": pace,
         "checkpoint_dir": str(folder / "checkpoints"),
+        "ranks": ranks,
     }
     path = folder / f"lease-{number}.json"
     path.write_text(json.dumps(lease))
-    env = {"PYTHONPATH": str(SOURCE), "FAIRLEAD_LEASE": str(path), "FAIRLEAD_REPORT": str(folder / "progress.json")}
-    return subprocess.Popen([sys.executable, "-c", script, *arguments], env=env, stdout=subprocess.PIPE, text=True)
+    ours = {"PYTHONPATH": str(SOURCE), "FAIRLEAD_LEASE": str(path), "FAIRLEAD_REPORT": str(folder / "progress.json")}
+    words = [sys.executable, "-c", script, *arguments]
+    return subprocess.Popen(words, env=ours | {**(env or {})}, stdout=subprocess.PIPE, text=True)
 
 
 def report(folder: Path) -> dict[str, Any]:
@@ -100,6 +110,93 @@ def test_an_emulated_gpu_takes_as_much_longer_as_it_is_slower(
     assert float(seconds) >= 0.2 * longer
     assert float(seconds) <= 0.2 * longer * 1.5 + 0.5  # the machine is shared
     assert emulated == "True"
+
+
+THREADED = """
+import sys, threading
+exec_ = compile(sys.argv[2], "script", "exec")
+thread = threading.Thread(target=lambda: exec(exec_, {}))
+thread.start()
+thread.join()
+sys.exit(9)
+"""
+
+
+def test_training_in_a_thread_hears_of_it_through_the_stop_file_and_ends_the_process(tmp_path: Path) -> None:
+    """A thread cannot set a signal handler, and SystemExit would end no more than the thread."""
+    job = start(tmp_path, THREADED, "100000", COUNTING, env={"FAIRLEAD_STOP": str(tmp_path / "stop")})
+    assert job.stdout is not None
+    assert job.stdout.readline() == "from 0\n"
+    (tmp_path / "stop").touch()
+
+    job.communicate(timeout=20)
+
+    assert job.returncode == 85
+    assert report(tmp_path)["saved_step"] == report(tmp_path)["step"]
+
+
+def test_the_stop_file_is_looked_at_once_a_second_and_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, looks = 100.0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    there = os.path.exists
+
+    def noted(path: str) -> bool:
+        looks.append(now_s)
+        return there(path)
+
+    monkeypatch.setattr(os.path, "exists", noted)
+    lease = {"number": 1, "gpus": [{"tasks": 1}], "emulated": False, "pace": None, "checkpoint_dir": str(tmp_path)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    worker = Worker(lease, {"FAIRLEAD_STOP": str(tmp_path / "stop")})
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+    answers = []
+    for now_s in (100.0, 100.5, 100.9, 101.0, 101.5, 102.0, 103.0):
+        if now_s == 101.5:
+            (tmp_path / "stop").touch()
+        answers.append(worker.should_stop())
+
+    assert looks == [100.0, 101.0, 102.0]
+    assert answers == [False, False, False, False, False, True, True]
+
+
+def test_a_worker_reports_as_often_as_the_engine_asks_for(tmp_path: Path) -> None:
+    """Ten steps in 0.2 s: with an hour between two reports, only the first and the one at the end are written."""
+    script = COUNTING.replace(
+        "lease.report(step, samples=8 * step)",
+        """
+    lease.report(step)
+    written = json.loads(open(os.environ["FAIRLEAD_REPORT"]).read())["step"]
+    assert written == 1, written
+""",
+    ).replace("import sys", "import json, os, sys")
+    job = start(tmp_path, script, "10", env={"FAIRLEAD_REPORT_EVERY": "3600"})
+    job.communicate(timeout=20)
+
+    assert job.returncode == 0
+    assert report(tmp_path)["step"] == 10
+
+
+@pytest.mark.parametrize(
+    ("ranks", "rank", "world", "pace"),
+    [
+        ([], 0, 1, 0.25),  # one process for all: the slowest GPU, which runs two tasks
+        ([[0, 1], [2]], 0, 2, 0.5),  # a node with two GPUs of pace 1 that run two tasks each
+        ([[0, 1], [2]], 1, 2, 0.5),  # a process with a GPU of its own runs its tasks for real
+        ([[0], [1], [2]], 2, 3, 0.5),
+        ([[0, 1], [2]], 2, 3, 0.5),  # torchrun made a rank for each GPU
+        ([], 7, 8, 1.0),
+    ],
+)
+def test_a_process_keeps_the_pace_of_the_gpus_that_it_stands_for(
+    ranks: list[list[int]], rank: int, world: int, pace: float
+) -> None:
+    paces = [1.0, 1.0, 0.5]
+
+    assert _pace(paces, [2, 2, 2], _gpus_of(rank, world, ranks, paces)) == pace
 
 
 def save(number: int, folder: Path, text: str) -> Path:

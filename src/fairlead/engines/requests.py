@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
 
 from fairlead.model.jobs import JobSpec
 from fairlead.model.quotas import Quota
+
+
+class Processes(StrEnum):
+    """How often an engine starts a job's command for one lease."""
+
+    ONE = "one"
+    PER_NODE = "per-node"
+    PER_GPU = "per-gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +27,7 @@ class Command:
     """What a job executes. `setup` runs before `run` on every start, both by the shell and from `workdir`.
 
     A job that is asked to stop has `grace_s` to write a checkpoint. A `run` that ends with an error is started again
-    up to `max_retries` times.
+    up to `max_retries` times. Where `processes` says so it is started once for each node or GPU (`engines/ranks.py`).
     """
 
     run: str
@@ -28,6 +37,7 @@ class Command:
     checkpoint_dir: str | None = None
     grace_s: float = 30.0
     max_retries: int = 0
+    processes: str = Processes.ONE
 
 
 @dataclass(frozen=True, slots=True)

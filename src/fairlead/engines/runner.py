@@ -20,7 +20,7 @@ Laws. Each of them is a test over every runner (tests/engines/test_laws.py).
    are kept where the lease is. `recall` knows a lease before anything of it runs.
 9. A runner that picks devices gets leases without slots. One that queues may get a lease whose GPUs are still in use by
    leases that were asked to stop, and starts it when they are free. No job ever has two leases, except on nodes that are down.
-10. The processes of a gang begin together and end together (`engines/gangs.py`).
+10. The processes of a gang begin together and end together (`engines/ranks.py`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,17 @@ from typing import NoReturn
 
 from fairlead.lease.worker import SupersededError, Worker, find_worker
 
-__all__ = ["SupersededError", "checkpoint", "emulated", "report", "restore", "should_stop", "stop", "tasks"]
+__all__ = [
+    "SupersededError",
+    "checkpoint",
+    "emulated",
+    "report",
+    "restore",
+    "should_stop",
+    "stop",
+    "tasks",
+    "tasks_by_process",
+]
 
 Write = Callable[[Path], object]  # writes its files into the folder that it is given
 
@@ -30,7 +40,7 @@ Write = Callable[[Path], object]  # writes its files into the folder that it is 
 def restore() -> Path | None:
     """The folder of the newest checkpoint, written by whichever lease came last; None where there is none.
 
-    Call it first: from then on a request to stop is noted rather than deadly.
+    Call it first, and in the main thread: from then on a request to stop is noted rather than deadly.
     """
     worker = _worker()
     return None if worker is None else worker.restore()
@@ -48,9 +58,9 @@ def report(step: float | None = None, samples: float | None = None, parts: Mappi
 
 
 def should_stop() -> bool:
-    """Whether to save and leave now."""
+    """Whether to save and leave now: a signal came, or a stop file is there, which is looked at once a second at most."""
     worker = _worker()
-    return worker is not None and worker.asked
+    return worker is not None and worker.should_stop()
 
 
 def checkpoint(write: Write) -> Path | None:
@@ -82,6 +92,12 @@ def emulated() -> bool:
     """Whether the GPUs are slots with an emulated pace, so that no speed measured here is real."""
     worker = _worker()
     return worker is not None and worker.emulated
+
+
+def tasks_by_process() -> tuple[int, ...]:
+    """The same by rank, where Fairlead started a process for each node or GPU (`processes` in the job file); else empty."""
+    worker = _worker()
+    return () if worker is None else worker.tasks_by_process
 
 
 @cache

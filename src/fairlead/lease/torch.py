@@ -36,7 +36,8 @@ class ScaleFixed:
     def __init__(self, model: torch.nn.Module, k: int | None = None) -> None:
         several = dist.is_available() and dist.is_initialized()
         rank, ranks = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
-        counts = counts_by_rank(lease.tasks(), ranks, k)
+        by_process = lease.tasks_by_process()
+        counts = counts_by_rank(by_process if len(by_process) == ranks else lease.tasks(), ranks, k)
         self.k = sum(counts)
         first = sum(counts[:rank])
         self.tasks = range(first, first + counts[rank])

@@ -1,4 +1,4 @@
-"""One process of a lease: its signals, its reports, its pace."""
+"""One process of a lease: how it is asked to stop, its reports, its pace."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import atexit
 import json
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,12 +15,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fairlead.lease.checkpoints import Checkpoints, SupersededError
-from fairlead.model.handshake import CHECKPOINTED, LEASE_VARIABLE, REPORT_VARIABLE
+from fairlead.model.handshake import (
+    CHECKPOINTED,
+    LEASE_VARIABLE,
+    REPORT_EVERY_VARIABLE,
+    REPORT_VARIABLE,
+    STOP_VARIABLE,
+)
 
 __all__ = ["SupersededError", "Worker", "find_worker"]
 
 KIND = "progress/1"
-REPORT_EVERY_S = 0.2
+REPORT_EVERY_S = 0.2  # where the engine asks for nothing else
+STOP_LOOK_S = 1.0  # between two looks at the stop file, which may be on a shared file system
 _NAP_S = 0.05  # how soon a worker that waits for its emulated pace notices that it should stop
 
 
@@ -28,38 +37,51 @@ def find_worker() -> Worker | None:
     if not path:
         return None
     with open(path, encoding="utf-8") as file:
-        found = json.load(file)
-    return Worker(found, os.environ.get(REPORT_VARIABLE), rank=int(os.environ.get("RANK", "0")))
+        return Worker(json.load(file), os.environ)
 
 
 class Worker:
     """Of several ranks, only rank 0 reports and saves."""
 
-    def __init__(self, found: dict[str, Any], report_to: str | None, rank: int = 0) -> None:
-        self.tasks: tuple[int, ...] = tuple(gpu["tasks"] for gpu in found["gpus"])
-        self.emulated: bool = found["emulated"]
-        self.asked = False
-        self._rank = rank
-        self._report_to = None if report_to is None or rank else Path(report_to)
-        self._checkpoints = Checkpoints(Path(found["checkpoint_dir"]), found["number"])
-        self._said: dict[str, float | None] = dict.fromkeys(("step", "samples", "saved_step", "saved_samples"))
+    def __init__(self, lease: dict[str, Any], env: Mapping[str, str]) -> None:
+        ranks: Sequence[Sequence[int]] = lease.get("ranks") or ()
+        self.tasks: tuple[int, ...] = tuple(gpu["tasks"] for gpu in lease["gpus"])
+        self.tasks_by_process: tuple[int, ...] = tuple(sum(self.tasks[gpu] for gpu in gpus) for gpus in ranks)
+        self.emulated: bool = lease["emulated"]
+        self._rank = int(env.get("RANK", "0"))
+        self._report_to = Path(env[REPORT_VARIABLE]) if REPORT_VARIABLE in env and not self._rank else None
+        self._report_every_s = float(env.get(REPORT_EVERY_VARIABLE, REPORT_EVERY_S))
+        self._stop_file = env.get(STOP_VARIABLE)
+        self._stop_looked_s = -STOP_LOOK_S
+        self._asked = False
+        self._checkpoints = Checkpoints(Path(lease["checkpoint_dir"]), lease["number"])
+        self._progress: dict[str, float | None] = dict.fromkeys(("step", "samples", "saved_step", "saved_samples"))
         self._parts: dict[str, float] | None = None
-        self._at_s = self._written_s = -REPORT_EVERY_S
-        paces: Sequence[float] = found["pace"] or [1.0] * len(self.tasks)
-        self._pace = _pace(paces, self.tasks, rank)
+        self._at_s = self._written_s = -self._report_every_s
+        paces: Sequence[float] = lease["pace"] or [1.0] * len(self.tasks)
+        self._pace = _pace(paces, self.tasks, _gpus_of(self._rank, int(env.get("WORLD_SIZE", "1")), ranks, paces))
         self._worked_from_s = time.monotonic()
         for number in (signal.SIGTERM, signal.SIGUSR1):
-            with suppress(ValueError):  # not in the main thread
+            with suppress(ValueError):  # only the main thread can have it; elsewhere the stop file is looked at
                 signal.signal(number, self._note)
         atexit.register(self._write)
 
     def _note(self, number: int, frame: object) -> None:
-        self.asked = True
+        self._asked = True
+
+    def should_stop(self) -> bool:
+        """A signal counts at once. The file reaches threads, and programs whose shell passes no signal on."""
+        if not self._asked and self._stop_file is not None:
+            now_s = time.monotonic()
+            if now_s >= self._stop_looked_s + STOP_LOOK_S:
+                self._stop_looked_s = now_s
+                self._asked = os.path.exists(self._stop_file)
+        return self._asked
 
     def restore(self) -> Path | None:
         folder, about = self._checkpoints.newest()
         for name in ("step", "samples"):
-            self._said[name] = self._said[f"saved_{name}"] = about.get(name)
+            self._progress[name] = self._progress[f"saved_{name}"] = about.get(name)
         if folder is not None:
             self._at_s = time.monotonic()
             self._write()
@@ -72,22 +94,28 @@ class Worker:
             slower = max(1.0, 1.0 / self._pace)
             self._parts = {name: value * slower if name.endswith("_s") else value for name, value in parts.items()}
         self._at_s = time.monotonic()
-        self._said["step"], self._said["samples"] = step, samples
-        if self._at_s >= self._written_s + REPORT_EVERY_S:
+        self._progress["step"], self._progress["samples"] = step, samples
+        if self._at_s >= self._written_s + self._report_every_s:
             self._write()
 
     def checkpoint(self, write: Callable[[Path], object]) -> Path | None:
         if self._rank:
             return None
-        about = {name: self._said[name] for name in ("step", "samples")}
+        about = {name: self._progress[name] for name in ("step", "samples")}
         folder = self._checkpoints.save(write, about)
-        self._said["saved_step"], self._said["saved_samples"] = about["step"], about["samples"]
+        self._progress["saved_step"], self._progress["saved_samples"] = about["step"], about["samples"]
         self._write()
         return folder
 
     def leave(self) -> NoReturn:
+        """Ends the process. In a thread SystemExit would end no more than the thread, and nobody would notice."""
         self._write()
-        raise SystemExit(CHECKPOINTED)
+        if threading.current_thread() is threading.main_thread():
+            raise SystemExit(CHECKPOINTED)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(CHECKPOINTED)
 
     def _keep_pace(self) -> None:
         """Sleeps as much longer than it worked as the emulated GPU is slower."""
@@ -95,7 +123,7 @@ class Worker:
             return
         now_s = time.monotonic()
         until_s = now_s + (now_s - self._worked_from_s) * (1 / self._pace - 1)
-        while not self.asked and (left_s := until_s - time.monotonic()) > 0:
+        while not self.should_stop() and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(left_s, _NAP_S))
         self._worked_from_s = time.monotonic()
 
@@ -106,15 +134,24 @@ class Worker:
         self._written_s = time.monotonic()
         draft = self._report_to.with_suffix(".draft")
         with suppress(OSError):
-            told = {"fairlead": KIND, "at_s": self._at_s, **self._said, "parts": self._parts}
-            draft.write_text(json.dumps(told), encoding="utf-8")
+            report = {"fairlead": KIND, "at_s": self._at_s, **self._progress, "parts": self._parts}
+            draft.write_text(json.dumps(report), encoding="utf-8")
             draft.replace(self._report_to)
 
 
-def _pace(paces: Sequence[float], tasks: Sequence[int], rank: int) -> float:
-    """1 = as fast as this machine. A process that stands for the whole gang waits for its slowest GPU, which runs c tasks
-    one after another where a gang of the reference width runs one; of several ranks each runs its own tasks for real.
+def _gpus_of(rank: int, world: int, ranks: Sequence[Sequence[int]], paces: Sequence[float]) -> Sequence[int]:
+    """Positions of the GPUs that this process stands for: all of them where it is the only one."""
+    if world <= 1:
+        return range(len(paces))
+    if world == len(ranks):
+        return ranks[rank]
+    return [rank] if rank < len(paces) else []  # a launcher of the script's own made these ranks
+
+
+def _pace(paces: Sequence[float], tasks: Sequence[int], gpus: Sequence[int]) -> float:
+    """1 = as fast as this machine. A process that stands for several GPUs waits for the slowest of them, which runs c tasks
+    one after another where a gang of the reference width runs one; a process with one GPU of several runs its tasks for real.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        return paces[rank] if rank < len(paces) else 1.0
-    return min(pace / count for pace, count in zip(paces, tasks, strict=True) if count)
+    if len(gpus) == 1 and len(paces) > 1:
+        return paces[gpus[0]]
+    return min((paces[gpu] / tasks[gpu] for gpu in gpus if tasks[gpu]), default=1.0)

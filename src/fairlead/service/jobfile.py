@@ -9,6 +9,7 @@
     setup: ./fetch-data.sh    workdir: .           env: {SEED: 1}
     checkpoint_dir: ckpt      max_retries: 2       grace: 30s
     steps: 20000              weight: 1
+    processes: per-node       (or per-gpu: `run` is started that often, with RANK, WORLD_SIZE, MASTER_ADDR ... set; else once)
 
 `resources: {gpus: [1, 2, 4]}`, with or without accelerators, names all GPU counts that the job can run on; the largest is its
 reference. A file may hold YAML or JSON; errors name the line.
@@ -123,6 +124,11 @@ class JobFile(_Strict):
     grace: Annotated[float, BeforeValidator(seconds), Field(ge=0, le=3600)] = 30.0
     steps: Annotated[float, Field(gt=0, le=MOST_STEPS)] | None = None
     weight: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    processes: Literal["one", "per-node", "per-gpu"] = Field(
+        default="one",
+        description="How often `run` is started: once, or once for each node or GPU with RANK, WORLD_SIZE, LOCAL_RANK, "
+        "NODE_RANK, MASTER_ADDR and MASTER_PORT set; the processes begin and end together.",
+    )
     relaxed: bool = Field(
         default=False, description="The job may run on GPUs of several types at once (fairlead.lease.torch)."
     )
@@ -203,6 +209,7 @@ class JobFile(_Strict):
             checkpoint_dir=self.checkpoint_dir,
             grace_s=self.grace,
             max_retries=self.max_retries,
+            processes=self.processes,
         )
 
 

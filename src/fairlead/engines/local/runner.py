@@ -4,19 +4,18 @@
     ROOT/leases/JOB/checkpoints/          where the job names no other place
     ROOT/down/NODE                        while this file exists, an emulated node counts as failed
 
-Jobs run as the daemon's user, so that all tenants are one trust domain; where the daemon is root and a user is given,
-they run as that user, and what they read and write lies beside ROOT in ROOT.work: ROOT itself stays closed to them. Of
+Jobs run as the daemon's user, so that all tenants are one trust domain; where the daemon is root and a user is named,
+they run as that user, and what they read and write is beside ROOT in ROOT.work: ROOT itself stays closed to them. Of
 the daemon's environment they see just what `PASSED_ON` names.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pwd
-import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -28,15 +27,17 @@ from typing import Any
 
 from fairlead.engines.leases import Condition, Gpu, Key, Lease, Look, Report, Sight, lease_from_json
 from fairlead.engines.local import shim
+from fairlead.engines.local.files import CHECKPOINTS, REPORT, lease_directory, read_json, read_report
+from fairlead.engines.local.processes import claim_of, group_lives, group_of, is_locked, signal_group
+from fairlead.engines.ranks import Rank, rank_environment, ranks_of
 from fairlead.engines.runner import Capabilities, LaunchError
 from fairlead.model.errors import InputError
-from fairlead.model.handshake import LEASE_VARIABLE, REPORT_VARIABLE
+from fairlead.model.handshake import LEASE_VARIABLE, REPORT_EVERY_VARIABLE, REPORT_VARIABLE, STOP_VARIABLE
 
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 KIND = "lease/1"
-ASKED, REPORT, CHECKPOINTS = "asked", "report/progress.json", "checkpoints"
-_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
-_LARGEST_FILE = 1 << 20  # bytes; what workers write is read with care
+REPORT_EVERY_S = 0.2
+_HERE = "127.0.0.1"  # where the ranks of a gang meet: all nodes are this machine
 _LAUNCH_S = 60.0  # ends a hang; the machine may be busy
 
 
@@ -69,10 +70,7 @@ class LocalRunner:
         return self._pace is not None
 
     def directory(self, key: Key) -> Path:
-        job, number = key
-        if not _JOB_NAME.match(job):
-            raise LaunchError(f'job id "{job}" cannot name a directory; wanted letters, digits, dots and dashes')
-        return self.root / "leases" / job / str(number)
+        return lease_directory(self.root, key)
 
     def launch(self, lease: Lease) -> None:
         directory = self.directory(lease.key)
@@ -97,20 +95,21 @@ class LocalRunner:
             self._give_up(lease.key, done.stderr.decode(errors="replace").strip()[-500:] or "the runner did not start")
 
     def ask_to_stop(self, lease: Lease) -> bool:
-        with suppress(OSError):
-            (self.directory(lease.key) / ASKED).touch(0o600)
-        return self._signal(lease.key, signal.SIGTERM)
+        for directory in {self.directory(lease.key), self._work_directory(lease.key)}:
+            with suppress(OSError):
+                (directory / shim.ASKED).touch(0o600)  # that it is there is all that anybody needs to see
+        return signal_group(self.directory(lease.key), signal.SIGTERM)
 
     def kill(self, lease: Lease) -> None:
-        self._signal(lease.key, signal.SIGKILL)
+        signal_group(self.directory(lease.key), signal.SIGKILL)
 
     def look(self, leases: Sequence[Key]) -> Look:
         down = self._down()
         return Look({key: self._look(key) for key in leases}, down)
 
     def recall(self, key: Key) -> Lease | None:
-        found = _read_json(self.directory(key) / shim.LEASE)
-        return None if found is None else lease_from_json(found)
+        record = read_json(self.directory(key) / shim.LEASE)
+        return None if record is None else lease_from_json(record)
 
     def revoke(self, key: Key) -> bool:
         directory = self.directory(key)
@@ -119,13 +118,13 @@ class LocalRunner:
                 return True
         except FileNotFoundError:
             return True  # there is no directory, so that nobody can run it
-        claim = _claim(directory)
-        return "revoked" in claim or ("group" not in claim and not _locked(directory / shim.ALIVE))
+        claim = claim_of(directory)
+        return "revoked" in claim or ("group" not in claim and not is_locked(directory / shim.ALIVE))
 
     # ---- one lease -------------------------------------------------------------------------------------------------
 
     def _lay_out(self, directory: Path, lease: Lease) -> None:
-        """The directory is the lease's own from here on; who comes second finds it taken."""
+        """The directory is the lease's own from here on; the second caller finds it taken."""
         for parent in (self.root, self.root / "leases", directory.parent):
             parent.mkdir(mode=0o700, exist_ok=True)
         directory.mkdir(mode=0o700)
@@ -139,38 +138,47 @@ class LocalRunner:
                 private.mkdir(mode=0o700)
                 self._give(private)
         workdir = os.path.abspath(lease.command.workdir or self._home())
-        chosen = lease.command.checkpoint_dir
-        where = str(work.parent / CHECKPOINTS) if chosen is None else os.path.join(workdir, chosen, lease.job)
-        found = {
-            "fairlead": KIND,
-            **asdict(lease),
-            "checkpoint_dir": where,
-            "emulated": self.emulated,
-            "pace": [self._pace_of(gpu) for gpu in lease.gpus] if self._pace is not None else None,
-        }
+        ranks = ranks_of(lease)
+        record = self._description(work, workdir, lease, ranks)
         if self._user:
-            self._write(work / shim.LEASE, found, self._user.pw_gid)
+            self._write(work / shim.LEASE, record, self._user.pw_gid)
         plan = {
             "shell": self._shell,
             "setup": lease.command.setup,
             "run": lease.command.run,
             "workdir": workdir,
             "env": self._environment(work, lease),
+            "ranks": self._rank_environments(lease, ranks),
+            "grace_s": lease.command.grace_s,
             "uid": self._user.pw_uid if self._user else None,
             "gid": self._user.pw_gid if self._user else None,
         }
-        self._write(directory / shim.LEASE, {**found, "plan": plan})
+        self._write(directory / shim.LEASE, {**record, "plan": plan})
+
+    def _description(self, work: Path, workdir: str, lease: Lease, ranks: Sequence[Rank]) -> dict[str, Any]:
+        """What the job's own side may know of its lease."""
+        chosen = lease.command.checkpoint_dir
+        return {
+            "fairlead": KIND,
+            **asdict(lease),
+            "checkpoint_dir": str(work.parent / CHECKPOINTS)
+            if chosen is None
+            else os.path.join(workdir, chosen, lease.job),
+            "emulated": self.emulated,
+            "pace": [self._pace_of(gpu) for gpu in lease.gpus] if self._pace is not None else None,
+            "ranks": [rank.gpus for rank in ranks],
+        }
 
     def _work_directory(self, key: Key) -> Path:
-        """Where the job's own side of the lease lies."""
+        """Where the job's own side of the lease is."""
         job, number = key
         return self._work / "leases" / job / str(number)
 
-    def _write(self, path: Path, found: dict[str, Any], group: int | None = None) -> None:
+    def _write(self, path: Path, record: dict[str, Any], group: int | None = None) -> None:
         """The whole file or none, for its owner and perhaps one group to read."""
         draft = path.with_suffix(".draft")
         with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            json.dump(found, file)
+            json.dump(record, file)
             file.flush()
             os.fsync(file.fileno())
         if group is not None:
@@ -185,75 +193,75 @@ class LocalRunner:
     def _home(self) -> str:
         return self._user.pw_dir if self._user else os.environ.get("HOME", "/")
 
-    def _device(self, gpu: Gpu) -> int:
-        assert gpu.slot is not None, "this runner does not pick devices"
-        return self._devices[gpu.node, gpu.slot]
-
     def _pace_of(self, gpu: Gpu) -> float:
         return 1.0 if self._pace is None else self._pace.get(gpu.type, 1.0)
 
     def _environment(self, work: Path, lease: Lease) -> dict[str, str]:
-        """Chosen names of the daemon's, then the job's own, then what only we may say."""
+        """Chosen names of the daemon's, then the job's own, then what only we may set."""
         env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         if self._user:
             env |= {"HOME": self._user.pw_dir, "USER": self._user.pw_name, "LOGNAME": self._user.pw_name}
         env |= {"PYTHONUNBUFFERED": "1", **lease.command.env}
-        devices = [self._device(gpu) for gpu in lease.gpus]
         env |= {
             LEASE_VARIABLE: str(work / shim.LEASE),
             REPORT_VARIABLE: str(work / REPORT),
-            "CUDA_VISIBLE_DEVICES": ",".join(map(str, devices)),
+            REPORT_EVERY_VARIABLE: f"{REPORT_EVERY_S:g}",
+            STOP_VARIABLE: str(work / shim.ASKED),
+            "CUDA_VISIBLE_DEVICES": self._visible(lease, range(len(lease.gpus))),
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order in which NVML counts
             "FAIRLEAD_JOB": lease.job,
-            "FAIRLEAD_GPUS": str(len(devices)),
+            "FAIRLEAD_GPUS": str(len(lease.gpus)),
         }
         return env | ({"FAIRLEAD_EMULATED": "1"} if self.emulated else {})
+
+    def _rank_environments(self, lease: Lease, ranks: Sequence[Rank]) -> list[dict[str, str]]:
+        """What the processes see beside that, one for each; a job that is one process sees nothing more."""
+        if not ranks:
+            return [{}]
+        port = _free_port()
+        return [
+            rank_environment(rank, _HERE, port) | {"CUDA_VISIBLE_DEVICES": self._visible(lease, rank.visible)}
+            for rank in ranks
+        ]
+
+    def _visible(self, lease: Lease, positions: Sequence[int]) -> str:
+        slots = [(lease.gpus[position].node, lease.gpus[position].slot) for position in positions]
+        return ",".join(str(self._devices[node, slot]) for node, slot in slots if slot is not None)
 
     def _give_up(self, key: Key, reason: str) -> None:
         if self.revoke(key):
             raise LaunchError(reason)
 
-    def _signal(self, key: Key, number: signal.Signals) -> bool:
-        """To the job's process group, if it is still the one that was started."""
-        group = _group(_claim(self.directory(key)))
-        if group is None:
-            return False
-        try:
-            os.killpg(group, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
-
     def _look(self, key: Key) -> Sight:
         directory = self.directory(key)
-        asked = (directory / ASKED).exists()
+        asked = (directory / shim.ASKED).exists()
         ended = self._ended(key, asked)
         if ended is not None:
             return ended
         if not (directory / shim.CLAIM).exists():
             return Sight(Condition.NEVER_CLAIMED, asked=asked)
-        claim = _claim(directory)
+        claim = claim_of(directory)
         if "revoked" in claim:
             return Sight(Condition.VANISHED, asked=asked)
-        if _locked(directory / shim.ALIVE):
+        if is_locked(directory / shim.ALIVE):
             return Sight(Condition.RUNNING, asked=asked, report=self._report(key))
         # It may have ended since we looked; otherwise it was killed, and what it left behind must not live on.
         ended = self._ended(key, asked)
         if ended is None:
-            self._signal(key, signal.SIGKILL)
-            group = _group(claim)
-            lives = group is not None and _group_lives(group)
+            signal_group(directory, signal.SIGKILL)
+            group = group_of(claim)
+            lives = group is not None and group_lives(group)
             return Sight(Condition.RUNNING if lives else Condition.VANISHED, asked=asked, report=self._report(key))
         return ended
 
     def _report(self, key: Key) -> Report | None:
-        return _report(self._work_directory(key) / REPORT)
+        return read_report(self._work_directory(key) / REPORT)
 
     def _ended(self, key: Key, asked: bool) -> Sight | None:
-        found = _read_json(self.directory(key) / shim.EXIT)
-        if found is None:
+        record = read_json(self.directory(key) / shim.EXIT)
+        if record is None:
             return None
-        return Sight(Condition.ENDED, code=int(found["code"]), asked=asked, report=self._report(key))
+        return Sight(Condition.ENDED, code=int(record["code"]), asked=asked, report=self._report(key))
 
     def _down(self) -> frozenset[str]:
         with suppress(FileNotFoundError):
@@ -261,99 +269,25 @@ class LocalRunner:
         return frozenset()
 
 
-def _report(path: Path) -> Report | None:
-    """What the worker wrote, if it makes sense: the file is the job's own."""
-    found = _read_json(path)
-    if not isinstance(found, dict):
-        return None
-    values = {name: _number(found.get(name)) for name in Report.__slots__ if name != "parts"}
-    at_s = values.pop("at_s")
-    return None if at_s is None else Report(at_s, **values, parts=_parts(found.get("parts")))
-
-
-def _parts(told: Any) -> dict[str, float] | None:
-    """Those that are numbers; what they mean is for a profile to judge."""
-    if not isinstance(told, dict):
-        return None
-    return {name: value for name, value in told.items() if isinstance(value, bool) or _number(value) is not None}
-
-
-def _number(value: Any) -> float | None:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
-    return float(value) if good else None
-
-
-def _read_json(path: Path) -> Any:
-    """None where there is no such file or nothing sensible in it. Never waits on a pipe or follows a link."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_FILE:
-            return None
-        return json.loads(os.read(descriptor, _LARGEST_FILE))
-    except (OSError, ValueError, RecursionError):
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _locked(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _claim(directory: Path) -> dict[str, Any]:
-    """What the claim says; nothing where there is none or it cannot be read."""
-    found = _read_json(directory / shim.CLAIM)
-    return found if isinstance(found, dict) else {}
-
-
-def _group(claim: dict[str, Any]) -> int | None:
-    """The process group that the claim names, unless its number belongs to a stranger by now: after a boot, or where its
-    leader has another birth. A number is not given again while its group lives.
-    """
-    if "group" not in claim or claim.get("boot") != shim.boot():
-        return None
-    group: int = claim["group"]
-    leader = shim.born(group)
-    return group if leader is None or leader == claim.get("born") else None
-
-
-def _group_lives(group: int) -> bool:
-    """Whether a process of the group still runs; one that is dead and not yet buried does not."""
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with suppress(OSError, ValueError, IndexError), open(f"/proc/{entry}/stat", "rb") as file:
-                state, _, of = file.read().rpartition(b")")[2].split()[:3]
-                if int(of) == group and state not in (b"Z", b"X"):
-                    return True
-    return False
+def _free_port() -> int:
+    """One that nobody uses now. Rank 0 takes it a moment later; should somebody be faster, its ranks do not meet and the job fails."""
+    with socket.socket() as probe:
+        probe.bind((_HERE, 0))
+        return int(probe.getsockname()[1])
 
 
 def _user(name: str | None) -> pwd.struct_passwd | None:
     if name is None:
         return None
     try:
-        found = pwd.getpwnam(name)
+        user = pwd.getpwnam(name)
     except KeyError:
         raise InputError(f'there is no user "{name}" on this machine; name one that exists') from None
     if os.geteuid():
         raise InputError(
             f'jobs can run as "{name}" only if the daemon runs as root; start it as root or leave the user out'
         )
-    return found
+    return user
 
 
 def _check_reachable(root: Path, user: pwd.struct_passwd) -> None:

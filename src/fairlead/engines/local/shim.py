@@ -1,13 +1,15 @@
 """Runs one lease and outlives the daemon: `python -I -S shim.py DIRECTORY`. Standard library only, imports nothing of ours.
 
-It forks itself away, claims the lease, runs the job's command in a process group of its own and writes how it ended. Who
-holds the lock on `alive` is this process; when the lock is free and there is no `exit.json`, it was killed.
+It forks itself away, claims the lease, runs the job's command in a process group of its own and writes how it ended. A gang
+is several processes in that group, which begin and end together. The lock on `alive` is held by this process; when the
+lock is free and there is no `exit.json`, it was killed.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import signal
 import sys
@@ -15,8 +17,11 @@ import time
 from contextlib import suppress
 from typing import Any, NoReturn
 
-LEASE, CLAIM, ALIVE, EXIT, LOG = "lease.json", "claim", "alive", "exit.json", "log"
+LEASE, CLAIM, ALIVE, ASKED, EXIT, LOG = "lease.json", "claim", "alive", "asked", "exit.json", "log"
 CANNOT_RUN = 126  # what shells say of a command that could not be executed
+CHECKPOINTED = 85  # as in fairlead.model.handshake
+_LAST_WORDS_S = 5.0  # between TERM and KILL for the rest of a gang of which one process failed
+_POLL_S = 0.05
 _ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
@@ -59,29 +64,78 @@ def main(directory: str) -> int:
 def _run(plan: dict[str, Any]) -> int | None:
     """The exit code, None where the lease turned out not to be ours."""
     gate, opener = os.pipe()
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, _ASKING
-    )  # kept for the child, which would not hear them as it is ignoring them
-    child = os.fork()
-    if not child:
-        os.setpgid(0, 0)
-        os.close(opener)
-        if not os.read(gate, 1):
-            os._exit(0)  # the lease is not ours, or the parent is gone
-        _become(plan)
+    # Kept for the children, which would not hear them as long as they ignore them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ASKING)
+    children = _fork_all(plan, gate, opener)
     os.close(gate)
-    with suppress(OSError):
-        os.setpgid(child, child)
-    mine = {"group": child, "born": born(child), "boot": boot()}
-    if not claim(CLAIM, mine):
+    group = children[0]
+    if not claim(CLAIM, {"group": group, "born": born(group), "boot": boot()}):
         os.close(opener)
-        os.waitpid(child, 0)
+        for child in children:
+            os.waitpid(child, 0)
         return None
-    os.write(opener, b"!")
+    os.write(opener, b"!" * len(children))
     os.close(opener)
-    _, status = os.waitpid(child, 0)
-    _clear_away(child)
-    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+    code = _wait_for_all(group, set(children), plan["grace_s"])
+    _clear_away(group)
+    return code
+
+
+def _fork_all(plan: dict[str, Any], gate: int, opener: int) -> list[int]:
+    """One process for each rank, all in the group of the first. They wait at the gate until the lease is ours."""
+    children: list[int] = []
+    for extra in plan["ranks"]:
+        group = children[0] if children else 0
+        child = os.fork()
+        if not child:
+            os.setpgid(0, group)
+            os.close(opener)
+            if not os.read(gate, 1):
+                os._exit(0)  # the lease is not ours, or the parent is gone
+            _become({**plan, "env": plan["env"] | extra})
+        with suppress(OSError):
+            os.setpgid(child, group or child)
+        children.append(child)
+    return children
+
+
+def _wait_for_all(group: int, left: set[int], grace_s: float) -> int:
+    """The first exit code that is not 0. Nobody outlives it for long: ranks that wait for one that is gone wait forever.
+
+    After an error the others have a few seconds. After a checkpoint, or where all were asked to stop anyway, they
+    have their grace: the one that saves may be the last to leave.
+    """
+    code, give_up_s = 0, math.inf
+    while left:
+        pid, status = _next_end(give_up_s)
+        if not pid:
+            give_up_s = math.inf
+            with suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+        if pid not in left:
+            continue  # what the job left behind
+        left.discard(pid)
+        ended = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        if ended and not code:
+            code = ended
+            polite = code == CHECKPOINTED or os.path.exists(ASKED)
+            give_up_s = time.monotonic() + (grace_s if polite else _LAST_WORDS_S)
+            if left and not polite:
+                with suppress(OSError):
+                    os.killpg(group, signal.SIGTERM)
+    return code
+
+
+def _next_end(give_up_s: float) -> tuple[int, int]:
+    """Process and status; 0 as the process once the time is over."""
+    if give_up_s == math.inf:
+        return os.waitpid(-1, 0)
+    while time.monotonic() < give_up_s:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid:
+            return pid, status
+        time.sleep(_POLL_S)
+    return 0, 0
 
 
 def _become(plan: dict[str, Any]) -> NoReturn:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -17,7 +15,7 @@ from fairlead.service.api.context import Service, What, Who
 from fairlead.service.api.error_responses import ApiError
 from fairlead.service.api.routes_cluster import only_of
 from fairlead.service.api.routes_jobs import JobId, find
-from fairlead.service.store.reads import ENDED, open_plain
+from fairlead.service.store.reads import ENDED
 from fairlead.service.store.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["streams"])
@@ -79,8 +77,7 @@ async def _logs(
     while True:
         # Looked up before reading, so that what was written before the end is read after it.
         now = service.reads.job(job, scope_of(who))
-        path = service.reads.lease(job, number) / "log"
-        async for chunk in _from(path, offset):
+        while chunk := service.reads.leases.read_log((job, number), offset, _CHUNK):
             offset += len(chunk)
             yield chunk
         if now is None:
@@ -93,19 +90,6 @@ async def _logs(
             await asyncio.sleep(_PAUSE_S)
             if not service.still_valid(who):
                 return
-
-
-async def _from(path: Path, offset: int) -> AsyncIterator[bytes]:
-    try:
-        descriptor = open_plain(path)
-    except OSError:
-        return  # it has not begun yet, or wrote nothing
-    try:
-        while chunk := os.pread(descriptor, _CHUNK, offset):
-            offset += len(chunk)
-            yield chunk
-    finally:
-        os.close(descriptor)
 
 
 async def _events(service: Service, who: Token, after: int, left: int | None, sse: bool) -> AsyncIterator[bytes]:

@@ -23,7 +23,7 @@ from fairlead.rounds.journal import Header, header_to_json
 from fairlead.service.api.limits import Limits
 from fairlead.service.client import CREDENTIALS, Client, credentials_path, save_credentials
 from fairlead.service.live_policies import tried
-from fairlead.service.process.scheduler import ENGINES, Plan
+from fairlead.service.process.scheduler import ENGINES, Plan, build_reader
 from fairlead.service.process.supervisor import Patience, Supervisor
 from fairlead.service.store import changes
 from fairlead.service.store.database import StoreError, open_writer
@@ -95,7 +95,7 @@ def _run(options: Options, directory: StateDirectory, header: Header, listening:
             running.should_exit = True
 
     supervisor = Supervisor(directory, options.plan, gave_up, options.patience)
-    writer, reads = Writer(connection, supervisor.wake), Reads(directory)
+    writer, reads = Writer(connection, supervisor.wake), Reads(directory, build_reader(options.plan, directory))
     try:
         supervisor.start()
         from fairlead.service.api.server import Service, build_server  # while the scheduler starts

@@ -16,10 +16,11 @@ from typing import Any
 
 from fairlead.engines.live import LiveEngine
 from fairlead.engines.local.devices import choose_devices
+from fairlead.engines.local.files import LocalReader
 from fairlead.engines.local.nvml import detect
 from fairlead.engines.local.runner import LocalRunner
-from fairlead.engines.pretend.runner import PretendRunner
-from fairlead.engines.runner import Runner
+from fairlead.engines.pretend.runner import PretendReader, PretendRunner
+from fairlead.engines.runner import LeaseReader, Runner
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import FairleadError
@@ -170,11 +171,20 @@ def _fall_back(log: Log, failed: list[tuple[str, dict[str, Any]]], error: Unusab
 
 def build_runner(plan: Plan, directory: StateDirectory, cluster: Cluster, estimator: Estimator) -> Runner:
     if choose("engine", plan.engine, ENGINES) == "pretend":
-        return PretendRunner(directory.path / "pretended.jsonl")
+        return PretendRunner(_pretended(directory))
     devices = choose_devices(cluster, detect(), emulate=plan.emulate)
     speed = dict(zip(cluster.types, estimator.type_speed().tolist(), strict=True))
     pace = {type_: value or 1.0 for type_, value in speed.items()} if devices.emulated else None
     return LocalRunner(directory.path, devices.numbers, pace=pace, user=plan.user)
+
+
+def build_reader(plan: Plan, directory: StateDirectory) -> LeaseReader:
+    """For the API, which runs no leases."""
+    return PretendReader(_pretended(directory)) if plan.engine == "pretend" else LocalReader(directory.path)
+
+
+def _pretended(directory: StateDirectory) -> Path:
+    return directory.path / "pretended.jsonl"
 
 
 def _no_room(error: Exception) -> int:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
 import sqlite3
-import stat
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from fairlead.engines.runner import LeaseReader
 from fairlead.model import lifecycle
 from fairlead.service.store.database import open_reader
 from fairlead.service.store.directory import StateDirectory
@@ -30,8 +28,9 @@ _TAKEN = f"{_FIELDS} FROM events.jobs e CROSS JOIN jobs j ON j.id = e.id"  # CRO
 class Reads:
     """Connections to requests.db with events.db beside it, for any thread: as many as were ever busy at once."""
 
-    def __init__(self, directory: StateDirectory) -> None:
+    def __init__(self, directory: StateDirectory, leases: LeaseReader) -> None:
         self._directory = directory
+        self.leases = leases  # what the engine shows of them: logs and exit codes
         self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
 
     def close(self) -> None:
@@ -126,20 +125,8 @@ class Reads:
             "leases": row["leases"] or 0,
             "restarts": row["restarts"] or 0,
             "reason": (row["reason"] or None) if phase in ("waiting", "failed") else None,
-            "exit_code": self.exit_code(row["id"], row["leases"]) if phase in ("finished", "failed") else None,
+            "exit_code": self.leases.exit_code((row["id"], row["leases"])) if phase in ("finished", "failed") else None,
         }
-
-    # ---- leases -------------------------------------------------------------------------------------------------
-
-    def lease(self, job: str, number: int) -> Path:
-        return self._directory.leases / job / str(number)
-
-    def exit_code(self, job: str, lease: int) -> int | None:
-        try:
-            code = json.loads(read_plain(self.lease(job, lease) / "exit.json", 4096))["code"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return code if isinstance(code, int) else None
 
     # ---- cluster ------------------------------------------------------------------------------------------------
 
@@ -206,23 +193,6 @@ class Reads:
         """The audit log, newest first."""
         rows = self.rows("SELECT * FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?", (before, limit))
         return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
-
-
-def open_plain(path: Path) -> int:
-    """A regular file that lies where it should: a job may have put a link to somebody's secrets there."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileNotFoundError(path)
-    return descriptor
-
-
-def read_plain(path: Path, most: int) -> bytes:
-    descriptor = open_plain(path)
-    try:
-        return os.read(descriptor, most)
-    finally:
-        os.close(descriptor)
 
 
 def _progress(row: sqlite3.Row, spec: dict[str, Any], now_s: float) -> dict[str, Any]:
