@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from statistics import median
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -51,6 +51,9 @@ class Learns(Protocol):
         """All of it, as JSON can hold it."""
 
     def learn_again(self, learnt: Any) -> None: ...
+
+    def copy(self) -> Learns:
+        """One that has learnt the same and learns apart from this one."""
 
 
 class ThreeLayer:
@@ -102,13 +105,15 @@ class ThreeLayer:
             return
         ratio = rate / predicted
         if len(spot) > 1:
-            self._spread.setdefault(job, {}).setdefault(spot, (model, _Mean()))[1].add(ratio)
+            by_spot = self._spread.setdefault(job, {})
+            _, seen = by_spot.get(spot, (model, _NOTHING))
+            by_spot[spot] = (model, seen.with_one(ratio))
             return
         node = spot[0][0]
-        self._on_type.setdefault(job, {}).setdefault(self._node_type[node], _Mean()).add(ratio)
+        _add(self._on_type.setdefault(job, {}), self._node_type[node], ratio)
         if self._sensing is not Sensing.TYPES:
-            self._on_node.setdefault(job, {}).setdefault(node, _Mean()).add(ratio)
-            self._of_node.setdefault(node, {}).setdefault(job, _Mean()).add(ratio)
+            _add(self._on_node.setdefault(job, {}), node, ratio)
+            _add(self._of_node.setdefault(node, {}), job, ratio)
             if self._sensing is Sensing.THREE_LAYER:
                 self._factor[node] = median(seen.value for seen in self._of_node[node].values())
 
@@ -182,6 +187,13 @@ class ThreeLayer:
             nodes = tuple((node, gpus) for node, gpus in spot)
             self._spread.setdefault(job, {})[nodes] = (model, _Mean(count, total))
 
+    def copy(self) -> ThreeLayer:
+        other = ThreeLayer(self._table, self._cluster, self._sensing)
+        other._on_node, other._on_type, other._of_node = map(_copied, (self._on_node, self._on_type, self._of_node))
+        other._factor = dict(self._factor)
+        other._spread = {job: dict(by_spot) for job, by_spot in self._spread.items()}
+        return other
+
     def predict(self, job: int, model: str, spot: Spot) -> float:
         """Samples a second on this spot."""
         row = np.array([job])
@@ -215,23 +227,33 @@ class ThreeLayer:
         return at[0] * min(float(relative[node]) for node, _ in spot) if spot else 0.0
 
 
-class _Mean:
-    __slots__ = ("_count", "_total")
+class _Mean(NamedTuple):
+    """A value, so that copies of a table may share it."""
 
-    def __init__(self, count: int = 0, total: float = 0.0) -> None:
-        self._count, self._total = count, total
+    observed: int = 0
+    total: float = 0.0
 
-    def add(self, value: float) -> None:
-        self._count += 1
-        self._total += value
+    def with_one(self, value: float) -> _Mean:
+        return _Mean(self.observed + 1, self.total + value)
 
     @property
     def parts(self) -> tuple[int, float]:
-        return self._count, self._total
+        return self.observed, self.total
 
     @property
     def value(self) -> float:
-        return self._total / self._count
+        return self.total / self.observed
+
+
+_NOTHING = _Mean()
+
+
+def _add(row: dict[int, _Mean], key: int, ratio: float) -> None:
+    row[key] = row.get(key, _NOTHING).with_one(ratio)
+
+
+def _copied(table: dict[int, dict[int, _Mean]]) -> dict[int, dict[int, _Mean]]:
+    return {one: dict(row) for one, row in table.items()}
 
 
 def build_estimator(

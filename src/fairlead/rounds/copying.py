@@ -1,0 +1,56 @@
+"""A copy of the folded state, so that somebody can go on from it while the state itself stays as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.cluster import Cluster
+from fairlead.model.errors import BrokenInvariantError
+from fairlead.model.quotas import Quotas
+from fairlead.rates.three_layer import Learns
+from fairlead.rounds.nodes import Nodes
+from fairlead.rounds.state import State
+
+_NEVER_CHANGED = (int, float, np.generic, type(None), Cluster, Quotas)
+
+
+def copied(state: State) -> State:
+    """Equal to `state`, with arrays, lists and tables of its own and all that the estimator has learnt.
+
+    Descriptions of jobs, the cluster and the profile's table never change and are shared.
+    """
+    other = State.__new__(State)
+    estimator: Any = state.estimator.copy() if isinstance(state.estimator, Learns) else state.estimator
+    learner = estimator if isinstance(estimator, Learns) else None
+    apart = {"estimator": estimator, "_learner": learner, "fixed": {}}  # `fixed` is drawn up again at the first look
+    for name, value in vars(state).items():
+        setattr(other, name, apart[name] if name in apart else _own(name, value))
+    return other
+
+
+def _own(name: str, value: Any) -> Any:
+    """The same content in a container of its own."""
+    if isinstance(value, np.ndarray):
+        array = value.copy()
+        array.flags.writeable = value.flags.writeable
+        return array
+    if isinstance(value, list):
+        return [_own(name, item) for item in value] if _has_arrays(value) else list(value)
+    if isinstance(value, dict):
+        arrays = _has_arrays(list(value.values()))
+        return {key: _own(name, item) for key, item in value.items()} if arrays else dict(value)
+    if isinstance(value, Nodes):
+        nodes = Nodes.__new__(Nodes)
+        for part, content in vars(value).items():
+            setattr(nodes, part, _own(part, content))
+        return nodes
+    if not isinstance(value, _NEVER_CHANGED):
+        raise BrokenInvariantError(f"nobody has said how {name} of a state, a {type(value).__name__}, is copied")
+    return value
+
+
+def _has_arrays(values: list[Any]) -> bool:
+    """All values of one list or table are of the same kind."""
+    return bool(values) and isinstance(values[0], np.ndarray)
