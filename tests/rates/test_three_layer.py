@@ -13,7 +13,7 @@ from fairlead.model.cluster import parse_short_form
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.three_layer import Sensing, ThreeLayer
 from fairlead.sim.truth import World
-from fairlead.studies.journals.folding import fold_journal
+from fairlead.studies.journals.folding import state_at
 from fairlead.studies.journals.replaying import replay_journal
 from fairlead.studies.runs.simulate import Setup, simulate
 
@@ -110,7 +110,7 @@ def test_what_was_learnt_is_part_of_the_folded_state(tmp_path: Path) -> None:
     state = simulate(made(Sensing.THREE_LAYER), tmp_path / "journal").state
     jobs = np.arange(state.jobs)
 
-    again = fold_journal(tmp_path / "journal").relative_to_table(jobs, state.now_s)
+    again = state_at(tmp_path / "journal").relative_to_table(jobs, state.now_s)
 
     learnt = state.relative_to_table(jobs, state.now_s)
     assert again is not None

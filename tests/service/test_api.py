@@ -253,7 +253,7 @@ def test_shares_know_a_tenant_whose_first_job_was_taken_a_moment_ago(here: World
 
 def test_the_audit_and_the_journal_come_from_the_log(here: World, tmp_path: Path) -> None:
     from fairlead.studies.fairness.journal_audit import audit_journal
-    from fairlead.studies.journals.folding import fold_journal
+    from fairlead.studies.journals.folding import state_at
 
     id_ = here.submit(tenant="a")
     here.submit(tenant="b")
@@ -267,7 +267,7 @@ def test_the_audit_and_the_journal_come_from_the_log(here: World, tmp_path: Path
     (tmp_path / "journal").write_text(here.client.get("/v1/journal", headers=here.admin).text)
     assert said == audit_journal(tmp_path / "journal")
     assert said["tenants"]["a"]["gpu_hours"]["v100"] > 0
-    assert fold_journal(tmp_path / "journal").jobs == 2
+    assert state_at(tmp_path / "journal").jobs == 2
 
 
 # ---- streams ------------------------------------------------------------------------------------------------------

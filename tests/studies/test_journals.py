@@ -7,7 +7,7 @@ import pytest
 from building import job, profile, setup
 from fairlead.model.errors import InputError
 from fairlead.studies.fairness.journal_audit import audit_journal
-from fairlead.studies.journals.folding import fold_journal
+from fairlead.studies.journals.folding import state_at
 from fairlead.studies.journals.replaying import replay_journal
 from fairlead.studies.runs.simulate import simulate
 from fairlead.studies.runs.summary import summarise
@@ -28,7 +28,7 @@ def journal_of(policy: str, path: Path) -> Path:
 
 def test_a_folded_journal_has_the_numbers_of_the_run(tmp_path: Path) -> None:
     result = simulate(setup(JOBS, "v100:4,k80:4", "gavel", SPEEDS), tmp_path / "run.jsonl")
-    assert summarise(fold_journal(tmp_path / "run.jsonl")) == summarise(result.state)
+    assert summarise(state_at(tmp_path / "run.jsonl")) == summarise(result.state)
 
 
 def test_envy_free_shares_leave_a_run_without_envy_and_with_the_sharing_incentive(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_first_come_first_served_makes_the_second_tenant_envious(tmp_path: Path)
 
 def test_gpu_hours_by_tenant_add_up_to_what_was_held(tmp_path: Path) -> None:
     path = journal_of("equal-share", tmp_path / "run.jsonl")
-    state, found = fold_journal(path), audit_journal(path)
+    state, found = state_at(path), audit_journal(path)
     hours = sum(sum(tenant["gpu_hours"].values()) for tenant in found["tenants"].values())
     assert hours == pytest.approx(state.busy_gpu_s / 3600)
 
@@ -61,7 +61,7 @@ def test_a_journal_that_contradicts_itself_is_a_bad_file(tmp_path: Path) -> None
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines, lines[1]]))  # its first job arrives again, long after
     with pytest.raises(InputError, match="contradicts itself"):
-        fold_journal(path)
+        state_at(path)
 
 
 def test_replaying_a_journal_finds_every_decision_the_same(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ KIND = "journal/1"
 
 @dataclass(frozen=True)
 class Header:
-    """What was run. `more` is free: trace hash, world, versions."""
+    """What was run. `more` is free: trace hash, world, versions; `begins` is the state of a run that began from one."""
 
     cluster: Cluster
     profile: Profile
@@ -56,7 +56,7 @@ class JournalWriter:
 
     def __init__(self, file: IO[str], header: Header) -> None:
         self._file = file
-        self._records = Records(header.cluster)
+        self._records = Records(header.cluster, _known_jobs(header))
         self._write(header_to_json(header))
 
     def event(self, event: ev.Event) -> None:
@@ -82,7 +82,7 @@ class JournalReader:
 
     def records(self) -> Iterator[Record]:
         header = self.header()
-        records = Records(header.cluster)
+        records = Records(header.cluster, _known_jobs(header))
         with self.path.open(encoding="utf-8", errors="replace") as file:
             next(file)
             for number, line in enumerate(file, start=2):
@@ -100,6 +100,11 @@ class JournalReader:
             raise InputError(
                 f"not a journal record ({what}); is this a file that --journal wrote?", path=str(self.path), line=number
             ) from None
+
+
+def _known_jobs(header: Header) -> list[str]:
+    """Ids of the jobs in the state from which the run began; see `rounds/beginning.py`."""
+    return [row["job"]["id"] for row in header.more.get("begins", {}).get("jobs", ())]
 
 
 def header_to_json(header: Header) -> dict[str, Any]:

@@ -63,6 +63,20 @@ class Settings:
         return Rules(self.min_run_s, self.scatter)
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What the loop takes along from one decision to the next, beside the folded state."""
+
+    memory: Memory
+    due_s: float  # when the last decision should be looked at again
+    last_s: float  # the last round boundary that was decided
+
+    @classmethod
+    def anew(cls, state: State) -> Carried:
+        """Nothing is remembered, and jobs that are there have seen no decision of ours."""
+        return cls(Memory(), state.now_s if state.active else math.inf, -math.inf)
+
+
 @dataclass(slots=True)
 class Run:
     """What a run leaves behind beside its journal."""
@@ -70,6 +84,7 @@ class Run:
     rounds: int = 0  # round boundaries at which a job was active, decided or not
     decision_cpu_s: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what was assumed
+    carried: Carried | None = None  # for a run that goes on from the folded state
 
 
 def run(
@@ -79,21 +94,25 @@ def run(
     settings: Settings,
     journal: Journal,
     tick: Callable[[State], None] | None = None,
+    carried: Carried | None = None,
 ) -> Run:
-    """Until nothing can happen any more, or the engine says so. `tick` is told after every decision, for progress bars."""
-    result, memory = Run(), Memory()
-    # When the last decision should be looked at again; jobs that were there before us have seen none of ours.
-    due_s = state.now_s if state.active else math.inf
-    last_s = -math.inf  # the last round boundary at which we decided
+    """Until nothing can happen any more, or the engine says so. `tick` is told after every decision, for progress bars.
+
+    With `carried` it goes on where a run that ended with it left off; otherwise memory and deficits begin anew.
+    """
+    result = Run()
+    begin = carried or Carried.anew(state)
+    memory, due_s, last_s = begin.memory, begin.due_s, begin.last_s
     while True:
         # News of an empty cluster made a decision due that nobody took: it is due now, not back then.
         wake_s = next_boundary(max(due_s, state.now_s), last_s, settings.round_s) if state.active else math.inf
         events = engine.wait(wake_s)
         now_s = engine.now()
-        if events is None or (not events and wake_s == math.inf):
-            return result
         if state.active:
             result.rounds += boundaries(state.now_s, now_s, settings.round_s)
+        if events is None or (not events and wake_s == math.inf):
+            result.carried = Carried(memory, due_s, last_s)
+            return result
         for event in events:
             journal.event(event)
             state.fold(event)
@@ -116,11 +135,18 @@ def run(
         state.fold(decision)
         engine.apply(decision)
         if cause is Cause.ROUND:
-            # With nothing running and nothing started only an event brings news, or a time that the policy waits for.
-            waits = state.running or decision.holds_until_s > now_s
-            due_s, last_s = decision.holds_until_s if waits else math.inf, now_s
+            due_s, last_s = next_due_s(state, decision), now_s
         if tick is not None:
             tick(state)
+
+
+def next_due_s(state: State, decision: Decision) -> float:
+    """When a decision of a round, folded just now, should be looked at again if nothing happens.
+
+    With nothing running and nothing started only an event brings news, or a time that the policy waits for.
+    """
+    waits = state.running or decision.holds_until_s > decision.time_s
+    return decision.holds_until_s if waits else math.inf
 
 
 def next_boundary(due_s: float, last_s: float, round_s: float) -> float:

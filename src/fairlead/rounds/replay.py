@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from fairlead.model.decision import Decision
+from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import PolicySet
 from fairlead.policies import find_policy
 from fairlead.policies.policy import Policy
 from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
-from fairlead.rounds.loop import Settings
+from fairlead.rounds.loop import QUIET, Carried, Settings, next_due_s
 from fairlead.rounds.records import Record
 from fairlead.rounds.state import State
 
@@ -35,6 +36,30 @@ def replay(
             again, memory = decide(view, policy, memory, record.cause, settings.rules)
             yield record, again
         state.fold(record)
+
+
+def carry(records: Iterable[Record], state: State, policy: Policy, settings: Settings) -> Carried:
+    """Fold the records into `state` and return what their loop carried after the last of them.
+
+    Only decisions are recorded, so what is remembered comes from deciding all of them again.
+    """
+    carried = Carried.anew(state)
+    for record in records:
+        if isinstance(record, Decision):
+            state.pass_time(record.time_s)
+            view = look(state, policy, settings.round_s)
+            _, memory = decide(view, policy, carried.memory, record.cause, settings.rules)
+            carried = replace(carried, memory=memory)
+        state.fold(record)
+        if isinstance(record, PolicySet):
+            policy = find_policy(record.policy).with_parameters(record.parameters)
+            carried = Carried.anew(state)
+        elif isinstance(record, Decision):
+            if record.cause is Cause.ROUND:
+                carried = replace(carried, due_s=next_due_s(state, record), last_s=record.time_s)
+        elif not isinstance(record, QUIET):
+            carried = replace(carried, due_s=min(carried.due_s, record.time_s))
+    return carried
 
 
 def same(one: Decision, other: Decision) -> bool:

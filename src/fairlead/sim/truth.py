@@ -12,6 +12,7 @@ from fairlead.model.jobs import JobSpec
 from fairlead.numerics.random import stream
 from fairlead.rates.estimator import Estimator
 from fairlead.rates.relaxed import mixed_rate
+from fairlead.rates.three_layer import Learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,23 @@ class World:
 
 
 class Truth:
-    """True lengths, rates and node speeds for one run."""
+    """True lengths, rates and node speeds for one run. With `learnt`, what an estimator has learnt of jobs and nodes is
+    the truth, and hidden speeds of the world have no effect.
+    """
 
-    def __init__(self, jobs: Sequence[JobSpec], cluster: Cluster, rates: Estimator, world: World) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[JobSpec],
+        cluster: Cluster,
+        rates: Estimator,
+        world: World,
+        learnt: Learns | None = None,
+    ) -> None:
         self.jobs = jobs
         self.cluster = cluster
         self.world = world
         self.rates = rates
+        self._learnt = learnt
         self._node_type: list[int] = cluster.node_type.tolist()
         self.factor = _factors(world, len(cluster.nodes))  # n
         self.total = [_samples(spec, rates) for spec in jobs]  # j  samples
@@ -56,6 +67,8 @@ class Truth:
         tasks of a step are split by the speed of each GPU.
         """
         model = self.jobs[j].model
+        if self._learnt is not None:
+            return self._learnt.predict(j, model, spot)
         if len(spot) == 1:
             node, gpus = spot[0]
             return self.rates.at(model, self._node_type[node], gpus, 1) * self.factor[node]

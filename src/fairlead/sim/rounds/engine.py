@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +12,10 @@ import numpy as np
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.decision import Decision
-from fairlead.model.errors import BrokenInvariantError
+from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, Progress, Started, Stopped
+from fairlead.model.lifecycle import Phase
+from fairlead.rounds.state import State
 from fairlead.sim.rounds.faults import Faults
 from fairlead.sim.rounds.profiling import in_the_way, plan
 from fairlead.sim.truth import Truth
@@ -36,6 +39,7 @@ class SimEngine:
         self._truth = truth
         self._now_s = 0.0
         self._declared = truth.declared()
+        self._total = list(truth.total)  # j  samples
         self._arrived = 0
         self._ended = 0
         self._faults = Faults(len(truth.cluster.nodes), truth.world.mtbf_s, truth.world.repair_s, truth.world.seed)
@@ -48,6 +52,29 @@ class SimEngine:
         self._ran: set[int] = set()  # jobs that have run before, so a start restores a checkpoint
         self._running: dict[int, _Running] = {}
         self._finishing: list[tuple[float, int]] = []  # heap; entries that `_running` does not confirm are stale
+
+    @classmethod
+    def from_state(cls, truth: Truth, state: State, faults_since_s: float = 0.0) -> SimEngine:
+        """The world of a folded state at its time. The jobs of `truth` are those of the state, then later arrivals.
+
+        Jobs that run go on from their samples, on their spots, at the rate that was last reported and with the rest of their
+        restart; without a rate, at the true one. Jobs that are starting or stopping have done so at once. What is on a node
+        that is down is lost. A job past its true length ends now. Nodes that are down stay so until the world's draws repair
+        them: for good where nodes never fail. The faults are those of a world that began at `faults_since_s`.
+        """
+        if truth.world.profiling_s:
+            raise InputError("the measuring of new models is not simulated from a state; set the profiling time to 0")
+        engine, world = cls(truth), truth.world
+        engine._now_s, engine._arrived = state.now_s, state.jobs
+        engine._faults = Faults(len(truth.cluster.nodes), world.mtbf_s, world.repair_s, world.seed, faults_since_s)
+        engine._faults.go_on(state.now_s, state.node_up)
+        engine._done[: state.jobs] = state.done[: state.jobs].tolist()
+        engine._ran.update(np.flatnonzero(~np.isnan(state.first_start_s[: state.jobs])).tolist())
+        engine._ended = state.ended + _never_run(state)
+        for j in _in(state, Phase.RUNNING).tolist():
+            engine._go_on(j, state)
+        engine._settle(state)
+        return engine
 
     def now(self) -> float:
         return self._now_s
@@ -86,22 +113,58 @@ class SimEngine:
             kept = self._leave(decision.stop, [self._done_at(j, now_s) for j in decision.stop.tolist()])
             self._answers.append(Stopped(now_s, decision.stop, kept))
         if decision.start.size:
-            started = zip(decision.start.tolist(), decision.spots, strict=True)
-            running = [self._start(j, spot, now_s) for j, spot in started]
-            rate, resume_s = np.array([run.rate for run in running]), np.array([run.resume_s for run in running])
-            self._answers.append(Started(now_s, decision.start, rate, resume_s))
+            self._answers.append(self._start_all(decision.start, decision.spots, now_s))
             self._drop_stale()
+
+    def _start_all(self, jobs: IntArray, spots: Sequence[Spot], now_s: float) -> Started:
+        running = [self._start(j, spot, now_s) for j, spot in zip(jobs.tolist(), spots, strict=True)]
+        rate, resume_s = np.array([run.rate for run in running]), np.array([run.resume_s for run in running])
+        return Started(now_s, jobs, rate, resume_s)
 
     def _start(self, j: int, spot: Spot, now_s: float) -> _Running:
         rate = self._truth.rate(j, spot)
         if rate <= 0 or j in self._running:
             raise BrokenInvariantError(f"job {self._truth.jobs[j].id} was started where it cannot run, or twice")
         resume_s = now_s + (self._truth.restart_s[j] if j in self._ran else 0.0)
-        end_s = resume_s + max(self._truth.total[j] - self._done[j], 0.0) / rate
+        end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / rate
         run = self._running[j] = _Running(spot, rate, resume_s, end_s)
         self._ran.add(j)
         heapq.heappush(self._finishing, (end_s, j))
         return run
+
+    def _go_on(self, j: int, state: State) -> None:
+        spot = state.spots[j]
+        rate = float(state.rate[j]) or self._truth.rate(j, spot)
+        if rate <= 0:
+            raise InputError(
+                f"job {state.specs[j].id} runs where no speed of its model is known; add it to the profile"
+            )
+        resume_s = max(float(state.resume_s[j]), float(state.at_s[j]))
+        end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / rate
+        if end_s < self._now_s:
+            end_s = self._now_s
+            self._total[j] = self._done[j] + rate * max(end_s - resume_s, 0.0)
+        self._running[j] = _Running(spot, rate, resume_s, end_s)
+        heapq.heappush(self._finishing, (end_s, j))
+
+    def _settle(self, state: State) -> None:
+        """Answer what a state's last decisions have asked for, and lose what is on nodes that are down."""
+        down = frozenset(np.flatnonzero(~state.node_up).tolist())
+        self._lose(down)
+        stopping = _in(state, Phase.STOPPING, Phase.MOVING)
+        if stopping.size:
+            kept = state.done_at(stopping, state.now_s)
+            for j, done in zip(stopping.tolist(), kept.tolist(), strict=True):
+                self._done[j] = done
+            self._answers.append(Stopped(self._now_s, stopping, kept))
+        starting = _in(state, Phase.STARTING, Phase.MOVING)
+        if starting.size:
+            self._answers.append(self._start_all(starting, [state.spots[j] for j in starting.tolist()], self._now_s))
+        self._lose(down)
+
+    def _lose(self, down: frozenset[int]) -> None:
+        if lost := self._lost_on(down):
+            self._answers.append(lost)
 
     def _done_at(self, j: int, time_s: float) -> float:
         run = self._running[j]
@@ -135,18 +198,23 @@ class SimEngine:
             ending.add(heapq.heappop(self._finishing)[1])
         self._ended += len(ending)
         jobs = np.array(sorted(ending), dtype=np.int64)
-        return Finished(self._now_s, jobs, self._leave(jobs, [self._truth.total[j] for j in jobs.tolist()]))
+        return Finished(self._now_s, jobs, self._leave(jobs, [self._total[j] for j in jobs.tolist()]))
 
     def _fault(self) -> list[Event]:
         fault = self._faults.pop()
         if not isinstance(fault, NodeDown):
             return [fault]
-        on_it = [j for j, run in sorted(self._running.items()) if any(node == fault.node for node, _ in run.spot)]
+        lost = self._lost_on(frozenset((fault.node,)))
+        return [fault] if lost is None else [fault, lost]
+
+    def _lost_on(self, down: frozenset[int]) -> Lost | None:
+        """Jobs on these nodes lose all since their last checkpoint."""
+        on_it = [j for j, run in sorted(self._running.items()) if any(node in down for node, _ in run.spot)]
         if not on_it:
-            return [fault]
+            return None
         kept = [self._saved(j) for j in on_it]
         jobs = np.array(on_it, dtype=np.int64)
-        return [fault, Lost(self._now_s, jobs, self._leave(jobs, kept))]
+        return Lost(self._now_s, jobs, self._leave(jobs, kept))
 
     def _next_trial_s(self) -> float:
         """When a trial begins, or a job that paused for one goes on."""
@@ -179,7 +247,7 @@ class SimEngine:
         run = self._running[j]
         self._done[j] = self._done_at(j, self._now_s)
         resume_s = max(run.resume_s, self._now_s) + seconds
-        end_s = resume_s + max(self._truth.total[j] - self._done[j], 0.0) / run.rate
+        end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / run.rate
         self._running[j] = _Running(run.spot, run.rate, resume_s, end_s)
         heapq.heappush(self._finishing, (end_s, j))
         heapq.heappush(self._paused, (resume_s, j))
@@ -200,3 +268,14 @@ class SimEngine:
             events.append(Arrived(self._now_s, self._declared[self._arrived]))
             self._arrived += 1
         return events
+
+
+def _in(state: State, *phases: Phase) -> IntArray:
+    """Jobs in one of these phases, by position."""
+    return np.flatnonzero(np.isin(state.phase[: state.jobs], phases))
+
+
+def _never_run(state: State) -> int:
+    """Jobs that wait and can run nowhere: a world that waited for them would have faults for ever."""
+    waiting = _in(state, Phase.WAITING)
+    return int((~state.best_rate[waiting].any(axis=1)).sum())

@@ -6,6 +6,7 @@ import heapq
 import math
 from dataclasses import dataclass
 
+from fairlead.model.arrays import BoolArray
 from fairlead.model.events import NodeDown, NodeUp
 from fairlead.numerics.random import stream
 
@@ -18,15 +19,19 @@ class _Turn:
 
 
 class Faults:
-    """The next failure or repair; exponential times, one stream for the whole cluster, drawn in order of time."""
+    """The next failure or repair; exponential times, one stream for the whole cluster, drawn in order of time.
 
-    def __init__(self, nodes: int, mtbf_s: float, repair_s: float, seed: int) -> None:
-        self._mtbf_s, self._repair_s = mtbf_s, repair_s
+    All nodes are up at `since_s`. What is drawn depends on nothing that jobs do, so a later moment of the same world is
+    reached by drawing up to it.
+    """
+
+    def __init__(self, nodes: int, mtbf_s: float, repair_s: float, seed: int, since_s: float = 0.0) -> None:
+        self._mtbf_s, self._repair_s, self._seed = mtbf_s, repair_s, seed
         self._turns: list[_Turn] = []
         if mtbf_s > 0:
             self._random = stream(seed, "faults")
             first = self._random.exponential(mtbf_s, nodes).tolist()
-            self._turns = [_Turn(time_s, node, up=False) for node, time_s in enumerate(first)]
+            self._turns = [_Turn(since_s + after_s, node, up=False) for node, after_s in enumerate(first)]
         heapq.heapify(self._turns)
 
     @property
@@ -38,3 +43,23 @@ class Faults:
         stays_s = self._random.exponential(self._mtbf_s if turn.up else self._repair_s)
         heapq.heapreplace(self._turns, _Turn(turn.time_s + stays_s, turn.node, not turn.up))
         return NodeUp(turn.time_s, turn.node) if turn.up else NodeDown(turn.time_s, turn.node)
+
+    def go_on(self, now_s: float, node_up: BoolArray) -> None:
+        """Leave out all turns up to `now_s`; `node_up` (n) shows which turns of that very instant have happened.
+
+        A node that is not as the draws have it, because the state is not of this world, turns after a time from a stream
+        of its own. Exponential times have no memory, so such a node has the same chances as any other.
+        """
+        while self._turns and self._is_over(self._turns[0], now_s, node_up):
+            self.pop()
+        random = stream(self._seed, "faults of a state")
+        for place, turn in sorted(enumerate(self._turns), key=lambda item: item[1].node):
+            up = bool(node_up[turn.node])
+            if turn.up == up:
+                stays_s = random.exponential(self._mtbf_s if up else self._repair_s)
+                self._turns[place] = _Turn(now_s + stays_s, turn.node, not up)
+        heapq.heapify(self._turns)
+
+    @staticmethod
+    def _is_over(turn: _Turn, now_s: float, node_up: BoolArray) -> bool:
+        return turn.time_s < now_s or (turn.time_s == now_s and bool(node_up[turn.node]) == turn.up)

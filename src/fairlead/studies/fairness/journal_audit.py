@@ -49,7 +49,7 @@ def audit_journal(path: Path) -> dict[str, Any]:
 
 def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> dict[str, Any]:
     """The same of records from anywhere; they are read twice."""
-    names = _tenants(records())
+    names = _tenants(header, records())
     u, t = len(names), len(header.cluster.types)
     ledger = _Ledger(np.zeros(u), np.zeros((u, u)), np.zeros((u, u)), np.zeros(u), np.zeros((u, t)))
     state = open_state(header)
@@ -63,9 +63,9 @@ def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> di
     return _verdict(ledger, names, list(header.cluster.types))
 
 
-def _tenants(records: Iterable[Record]) -> list[str]:
+def _tenants(header: Header, records: Iterable[Record]) -> list[str]:
     """In the order in which the state numbers them."""
-    names: dict[str, None] = {}
+    names: dict[str, None] = dict.fromkeys(open_state(header).tenants)
     for record in records:
         if isinstance(record, Arrived):
             names.setdefault(record.spec.tenant)

@@ -4,30 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 
 from fairlead.model.errors import BrokenInvariantError, InputError
+from fairlead.policies import find_policy
+from fairlead.policies.policy import Policy
 from fairlead.rates.three_layer import Sensing, build_estimator
+from fairlead.rounds.beginning import beginning_from_json
 from fairlead.rounds.journal import Header, JournalReader
+from fairlead.rounds.loop import Carried, Settings, When
+from fairlead.rounds.records import Record
+from fairlead.rounds.replay import carry
 from fairlead.rounds.state import State
 
 
 def open_state(header: Header) -> State:
-    """An empty state that knows what the run knew."""
+    """The state in which the run began, usually empty, with the speeds that the run knew."""
     sensing = Sensing(header.more.get("sensing", Sensing.TABLE))
     estimator = build_estimator(
         header.profile, header.cluster, header.restart_s, sensing, unmeasured=bool(header.more.get("unmeasured"))
     )
+    if "begins" in header.more:
+        return beginning_from_json(header.more["begins"], header.cluster, estimator)
     return State(header.cluster, estimator, header.tenant_weight)
 
 
-def fold_journal(path: Path) -> State:
-    reader = JournalReader(path)
-    state = open_state(reader.header())
+def policy_of(header: Header) -> Policy:
+    return find_policy(header.policy).with_parameters(header.parameters)
+
+
+def settings_of(header: Header) -> Settings:
+    return Settings(**{**header.settings, "when": When(header.settings["when"])})
+
+
+def state_at(path: Path, time_s: float | None = None) -> State:
+    """The journal folded up to a time, that instant included; without a time, all of it."""
+    state = open_state(JournalReader(path).header())
     with consistent(path):
-        for record in reader.records():
+        for record in _records_until(path, time_s):
             state.fold(record)
+    _pass_to(state, time_s, path)
     return state
+
+
+def carried_at(path: Path, policy: Policy, time_s: float | None = None) -> tuple[State, Carried]:
+    """`state_at`, and what `policy`, which must be the run's own, remembered: all its decisions are taken again."""
+    header = JournalReader(path).header()
+    state = open_state(header)
+    with consistent(path):
+        carried = carry(_records_until(path, time_s), state, policy, settings_of(header))
+    _pass_to(state, time_s, path)
+    return state, carried
+
+
+def _records_until(path: Path, time_s: float | None) -> Iterator[Record]:
+    return takewhile(lambda record: time_s is None or record.time_s <= time_s, JournalReader(path).records())
+
+
+def _pass_to(state: State, time_s: float | None, path: Path) -> None:
+    if time_s is not None and time_s < state.now_s:
+        raise InputError(f"the journal begins at {state.now_s:g} s, after {time_s:g} s", path=str(path))
+    state.pass_time(state.now_s if time_s is None else time_s)
 
 
 @contextmanager

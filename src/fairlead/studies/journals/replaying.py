@@ -13,15 +13,14 @@ from fairlead.model.allocation import Level
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Arrived, Event, Finished, Served
-from fairlead.policies import find_policy
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rounds.journal import JournalReader
-from fairlead.rounds.loop import Settings, When
+from fairlead.rounds.loop import Settings
 from fairlead.rounds.replay import replay, same
 from fairlead.sim.tasks.engine import run_tasks
 from fairlead.sim.truth import Truth, World
-from fairlead.studies.journals.folding import consistent, open_state
+from fairlead.studies.journals.folding import consistent, open_state, policy_of, settings_of
 
 SAME = 1e-6  # of what is held
 
@@ -39,8 +38,7 @@ def replay_journal(path: Path, policy: Policy | None = None) -> Replayed:
     """Decide again; without a policy with the one of the journal, which must then say the same throughout."""
     reader = JournalReader(path)
     header = reader.header()
-    chosen = policy or find_policy(header.policy).with_parameters(header.parameters)
-    settings = Settings(**{**header.settings, "when": When(header.settings["when"])})
+    chosen, settings = policy or policy_of(header), settings_of(header)
     tasks = header.more.get("level") == Level.TASKS
     if tasks != (chosen.level is Level.TASKS):
         raise InputError(

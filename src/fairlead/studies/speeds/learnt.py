@@ -10,7 +10,7 @@ import numpy as np
 from fairlead.model.errors import InputError, NotFoundError
 from fairlead.rates.three_layer import ThreeLayer
 from fairlead.rounds.state import State
-from fairlead.studies.journals.folding import fold_journal
+from fairlead.studies.journals.folding import state_at
 
 
 def learnt_of_nodes(path: Path) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def learnt_of_job(path: Path, id_: str) -> dict[str, Any]:
 
 
 def _folded(path: Path) -> tuple[State, ThreeLayer]:
-    state = fold_journal(path)
+    state = state_at(path)
     if not isinstance(state.estimator, ThreeLayer):
         raise InputError(
             "nothing was learnt in this run; wanted one with --sensing, such as three-layer", path=str(path)

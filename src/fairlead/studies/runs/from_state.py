@@ -1,0 +1,120 @@
+"""Simulations that start from a folded state: of a journal at a time, or of a live service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+
+from fairlead import __version__
+from fairlead.model.allocation import Level
+from fairlead.model.errors import InputError
+from fairlead.model.jobs import JobSpec
+from fairlead.model.lifecycle import HAS_GPUS, Phase
+from fairlead.policies.policy import Policy
+from fairlead.rates.estimator import Estimator
+from fairlead.rates.three_layer import Learns
+from fairlead.rounds.beginning import beginning_to_json
+from fairlead.rounds.copying import copied
+from fairlead.rounds.journal import Header, NoJournal
+from fairlead.rounds.loop import Carried, Journal, Settings, run
+from fairlead.rounds.state import State
+from fairlead.sim.rounds.engine import SimEngine
+from fairlead.sim.rounds.until import Until
+from fairlead.sim.truth import Truth, World
+from fairlead.studies.runs.simulate import Result
+
+# (job, steps that it has done) -> its true steps; None: as many as were declared.
+Lengths = Callable[[JobSpec, float], float | None]
+_UNFINISHED = (Phase.WAITING, *HAS_GPUS)
+_WORLD = World()
+
+
+def simulate_from(
+    state: State,
+    policy: Policy,
+    settings: Settings,
+    world: World = _WORLD,
+    *,
+    future: Sequence[JobSpec] = (),
+    lengths: Lengths | None = None,
+    rates: Estimator | None = None,
+    carried: Carried | None = None,
+    faults_since_s: float | None = None,
+    until_s: float | None = None,
+    journal: Journal | None = None,
+    tick: Callable[[State], None] | None = None,
+) -> Result:
+    """Go on from `state`, which stays as it is, to the end or to `until_s`; the result counts the time before as well.
+
+    `future` are later arrivals in order of time; every one must be able to run somewhere. A job is as long as declared
+    unless `lengths` returns another number of steps, which it must for active jobs of unknown length. True speeds are
+    those of `rates`, or what the state's estimator believes: with all that it has learnt, unless the world has hidden
+    speeds of its own.
+
+    The policy's memory and the deficits of tenants are no part of a state. With `carried` they go on, and so does the
+    rhythm of rounds; otherwise they begin anew, and the first decision is taken at the next boundary of a round.
+
+    Faults are drawn as if the world began now, or at `faults_since_s`: 0 goes on with the faults of a simulated run.
+    """
+    cpu_s, wall_s = time.process_time(), time.perf_counter()
+    if policy.level is Level.TASKS or state.served:
+        raise InputError("runs of single tasks cannot start from a state; choose a policy and a run of rounds")
+    _check_future(state, future)
+    own = copied(state)
+    truth = _truth(own, future, world, lengths, rates)
+    engine = SimEngine.from_state(truth, own, own.now_s if faults_since_s is None else faults_since_s)
+    bounded = engine if until_s is None else Until(engine, until_s)
+    done = run(bounded, own, policy, settings, journal or NoJournal(), tick, carried)
+    if until_s is not None and (own.active or own.jobs < len(truth.jobs)):
+        own.pass_time(max(until_s, own.now_s))
+    return Result(own, done, time.process_time() - cpu_s, time.perf_counter() - wall_s)
+
+
+def header_from(header: Header, state: State, policy: Policy, settings: Settings, world: World) -> Header:
+    """Of a journal that begins from `state`, whose own header is `header`. Memory begins anew in its replays."""
+    more = {key: value for key, value in header.more.items() if key not in ("trace", "begins")}
+    more |= {"version": __version__, "level": policy.level, "world": asdict(world), "begins": beginning_to_json(state)}
+    return replace(header, policy=policy.name, parameters=policy.parameters, settings=asdict(settings), more=more)
+
+
+def _check_future(state: State, future: Sequence[JobSpec]) -> None:
+    last_s = state.now_s
+    for spec in future:
+        if spec.arrival_s < last_s:
+            raise InputError(
+                f"job {spec.id} arrives at {spec.arrival_s:g} s, wanted at {last_s:g} s or later: later arrivals are "
+                "sorted, and none of them comes before the state"
+            )
+        if spec.id in state.position:
+            raise InputError(f"job {spec.id} is in the state already; give later arrivals other ids")
+        last_s = spec.arrival_s
+
+
+def _truth(
+    state: State, future: Sequence[JobSpec], world: World, lengths: Lengths | None, rates: Estimator | None
+) -> Truth:
+    estimator = state.estimator
+    hidden = rates is not None or world.server_factor != _WORLD.server_factor
+    learnt = estimator.copy() if isinstance(estimator, Learns) and not hidden else None
+    jobs = [*_known(state, lengths), *(_with_length(spec, 0.0, lengths) for spec in future)]
+    return Truth(jobs, state.cluster, rates or estimator, world, learnt)
+
+
+def _known(state: State, lengths: Lengths | None) -> list[JobSpec]:
+    jobs = list(state.specs)
+    for j, spec in enumerate(jobs):
+        if Phase(int(state.phase[j])) not in _UNFINISHED:
+            jobs[j] = spec if spec.steps is not None else replace(spec, steps=0.0)  # it never runs again
+    unfinished = state.active_jobs
+    for j, samples in zip(unfinished.tolist(), state.done_at(unfinished, state.now_s).tolist(), strict=True):
+        done = samples / state.estimator.samples_per_step(jobs[j].model, jobs[j].gpus)
+        jobs[j] = _with_length(jobs[j], done, lengths)
+    return jobs
+
+
+def _with_length(spec: JobSpec, done: float, lengths: Lengths | None) -> JobSpec:
+    steps = lengths(spec, done) if lengths is not None else None
+    if steps is None and spec.steps is None:
+        raise InputError(f"the length of job {spec.id} is unknown; a simulation needs an assumption about it")
+    return spec if steps is None else replace(spec, steps=steps)
