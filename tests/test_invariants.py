@@ -32,7 +32,7 @@ def test_every_journal_is_sound_and_every_job_finishes(policy: Policy, data: st.
     with tempfile.TemporaryDirectory() as folder:
         result, told = run_checked(made, Path(folder) / "journal")
 
-    assert summarise(result.state)["jobs_finished"] == len(made.trace.jobs) == len(told.jobs)
+    assert summarise(result.state).jobs_finished == len(made.trace.jobs) == len(told.jobs)
 
 
 @every_policy
@@ -42,8 +42,8 @@ def test_nothing_comes_of_nothing(policy: Policy, tmp_path: Path) -> None:
     summary = summarise(result.state)
 
     assert not told.records
-    assert (summary["jobs_total"], summary["jobs_finished"], summary["makespan_s"]) == (0, 0, None)
-    assert set(summary["jct_s"].values()) == {None}
+    assert (summary.jobs_total, summary.jobs_finished, summary.makespan_s) == (0, 0, None)
+    assert set(summary.jct_s.values()) == {None}
 
 
 @every_round_policy

@@ -54,7 +54,7 @@ def test_mean_completion_times_are_those_of_gavel_or_better(peer: Peer) -> None:
     trace = read_trace(GAVEL / "traces" / "generated" / peer.trace, format="gavel", profile=speeds)
     made = Setup(parse_short_form(peer.cluster), trace, speeds, REGISTRY[peer.policy], restart_s=0.0)
 
-    said = summarise(simulate(made).state)
+    summary = summarise(simulate(made).state)
 
-    assert said["jobs_finished"] == len(trace.jobs)
-    assert LOWEST * peer.jct_h <= said["jct_s"]["mean"] / 3600.0 <= HIGHEST * peer.jct_h
+    assert summary.jobs_finished == len(trace.jobs)
+    assert LOWEST * peer.jct_h <= summary.jct_s["mean"] / 3600.0 <= HIGHEST * peer.jct_h

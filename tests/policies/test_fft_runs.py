@@ -17,7 +17,7 @@ from fairlead.policies.fft import FFTMemory, fft
 from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.sim.truth import World
 from fairlead.studies.runs.simulate import simulate
-from fairlead.studies.runs.summary import summarise
+from fairlead.studies.runs.summary import Summary, summarise
 
 FFT = REGISTRY["fft"]
 PAPER = {"costs": "paper", "crowd": "now"}  # the equations as printed
@@ -43,7 +43,7 @@ def crowded(seed: int, jobs: int = 260, load: float = 6.0) -> tuple[list[JobSpec
     return specs, profile(rates, facts)
 
 
-def run(seed: int, **parameters: Any) -> dict[str, Any]:
+def run(seed: int, **parameters: Any) -> Summary:
     jobs, speeds = crowded(seed)
     policy = FFT.with_parameters({"settle": 0, **PAPER, **parameters})
     return summarise(simulate(setup(jobs, TYPES, policy, speeds, round_s=ROUND_S)).state)
@@ -53,8 +53,8 @@ def test_without_compensation_the_worst_off_are_much_worse_off_at_about_equal_co
     seeds = (1, 2, 3)
     with_it, without = [run(s) for s in seeds], [run(s, kappa=0.0) for s in seeds]
 
-    def mean(runs: list[dict[str, Any]], metric: str, statistic: str) -> float:
-        return float(np.mean([run[metric][statistic] for run in runs]))
+    def mean(runs: list[Summary], metric: str, statistic: str) -> float:
+        return float(np.mean([getattr(run, metric)[statistic] for run in runs]))
 
     for metric in ("ftf", "ftf_isolated"):
         assert mean(without, metric, "max") > 1.8 * mean(with_it, metric, "max")

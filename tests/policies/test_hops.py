@@ -364,7 +364,7 @@ def test_no_job_starves_at_a_load_of_1_2() -> None:
     state = simulate(made).state
     summary = summarise(state)
 
-    assert summary["jobs_finished"] == len(made.trace.jobs)
+    assert summary.jobs_finished == len(made.trace.jobs)
     jobs = slice(0, state.jobs)
     age_s = expected_run_s(state.total[jobs], state.best_rate[jobs], state.cluster.capacity)
     wait_s = state.end_s[jobs] - state.arrival_s[jobs] - state.run_s[jobs]

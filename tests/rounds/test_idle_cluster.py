@@ -25,5 +25,5 @@ def test_a_job_after_a_long_idle_time_starts_at_the_next_round(mtbf_s: float) ->
 
     done = simulate(Setup(cluster, Trace(jobs, "three", "own"), profile, REGISTRY["fifo"], world=world))
 
-    assert summarise(done.state)["jobs_finished"] == 3
+    assert summarise(done.state).jobs_finished == 3
     assert done.state.first_start_s[:3].tolist() == [360.0, 36_360.0, 72_360.0]

@@ -75,7 +75,7 @@ def test_what_is_held_adds_up_to_what_the_summary_says() -> None:
     used = np.mean(
         [u * c for t, c in (("v100", 4), ("k80", 4)) for u in series["utilisation"][t]]
     )  # both types have as many GPUs, and nodes that are down are few
-    assert used / 4 == pytest.approx(summarise(state)["gpu_utilisation"], rel=0.1)
+    assert used / 4 == pytest.approx(summarise(state).gpu_utilisation, rel=0.1)
     assert (shares <= 1 + 1e-9).all()
 
 
@@ -90,7 +90,7 @@ def test_what_is_held_task_by_task_adds_up_too() -> None:
 
     assert float((held.gpus * (held.end_s - held.start_s)).sum()) == pytest.approx(state.busy_gpu_s)
     used = [4 * np.mean(series["utilisation"][t]) for t in ("v100", "k80")]
-    assert sum(used) / 8 == pytest.approx(summarise(state)["gpu_utilisation"], rel=1e-6)
+    assert sum(used) / 8 == pytest.approx(summarise(state).gpu_utilisation, rel=1e-6)
     assert series["fragmented_gpus"] is None
 
 

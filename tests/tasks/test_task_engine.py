@@ -203,12 +203,12 @@ def test_gpu_time_is_counted_task_by_task(tmp_path: Path) -> None:
     jobs = [job("a", 1, 3600.0, tenant="x"), job("b", 1, 3600.0, tenant="y")]
     result, _ = run_checked(setup(jobs, "v100:1", "hlas", restart_s=0.0), tmp_path / "journal")
 
-    found = summarise(result.state)
+    summary = summarise(result.state)
 
-    assert found["gpu_utilisation"] == pytest.approx(1.0)
-    assert found["tenants"]["x"]["gpu_hours"] == found["tenants"]["y"]["gpu_hours"] == pytest.approx(1.0)
-    assert found["wait_s"]["mean"] == pytest.approx(found["jct_s"]["mean"] - 3600.0)
-    assert found["idle_gpus_while_waiting"]["mean"] == pytest.approx(0.0, abs=0.05)  # averages over a round
+    assert summary.gpu_utilisation == pytest.approx(1.0)
+    assert summary.tenants["x"].gpu_hours == summary.tenants["y"].gpu_hours == pytest.approx(1.0)
+    assert summary.wait_s["mean"] == pytest.approx(summary.jct_s["mean"] - 3600.0)
+    assert summary.idle_gpus_while_waiting["mean"] == pytest.approx(0.0, abs=0.05)  # averages over a round
 
 
 def test_an_audit_reads_what_was_held_task_by_task(tmp_path: Path) -> None:

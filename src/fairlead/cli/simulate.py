@@ -66,7 +66,7 @@ def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:
 
     summary: dict[str, Any] = {
         "policy": setup.policy.name,
-        **summarise(result.state),
+        **summarise(result.state).to_json(),
         "jobs_skipped": skipped,
         **summarise_run(result.run),
         **({"profiling_share": result.profiling_share} if setup.world.profiling_s else {}),

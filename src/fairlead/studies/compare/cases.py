@@ -56,7 +56,7 @@ def run_case(case: Case) -> dict[str, Any]:
         "load": case.load,
         "seed": case.seed,
         "summary": {
-            **summarise(result.state, found),
+            **summarise(result.state, found).to_json(),
             "fragmented_gpus": series["mean_fragmented_gpus"],
             **({"migrations_per_job": None} if setup.policy.level is Level.TASKS else {}),  # a task never moves
             "rounds": told["rounds"],

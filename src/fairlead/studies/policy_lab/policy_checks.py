@@ -86,7 +86,7 @@ def sound(setup: Setup) -> None:
             check_journal(path)
         except BadJournalError as error:
             raise BrokenRuleError(str(error)) from None
-    left = len(setup.trace.jobs) - summarise(state)["jobs_finished"]
+    left = len(setup.trace.jobs) - summarise(state).jobs_finished
     _need(left == 0, f"{left} of {len(setup.trace.jobs)} jobs never finish")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +25,52 @@ from fairlead.rounds.state import State
 
 SIZES_GPU_H = (0.0, 1.0, 10.0, 50.0, float("inf"))  # Hops' classes: S, M, L, XL
 RECENT_S = 3600.0
+
+Statistics = Mapping[
+    str, Any
+]  # by name, such as mean, p99 and max: a number each, or None if there is nothing to count
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSummary:
+    """What became of one tenant's finished jobs."""
+
+    jobs_finished: int
+    jct_s: Statistics
+    wait_s: Statistics
+    ftf: Statistics
+    gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The numbers of a run, under the names of its JSON document; docs/metrics.md defines each."""
+
+    jobs_total: int
+    jobs_finished: int
+    makespan_s: float | None
+    jct_s: Statistics
+    wait_s: Statistics
+    starvation_s: Statistics
+    ftf: Statistics
+    ftf_isolated: Statistics
+    latency_ratio: Statistics
+    latency_ratio_by_gpu_hours: Mapping[str, Statistics]
+    recent_latency_ratio: Statistics
+    idle_gpus_while_waiting: Statistics
+    gpu_utilisation: float | None
+    migrations_per_job: float | None
+    restarts_per_job: float | None
+    mean_active_jobs: float | None
+    jain_tenants: float | None
+    tenants: Mapping[str, TenantSummary]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def summary_from_json(value: Mapping[str, Any]) -> Summary:
+    return Summary(**{**value, "tenants": {name: TenantSummary(**one) for name, one in value["tenants"].items()}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +111,35 @@ def finished_jobs(state: State) -> FinishedJobs:
     )
 
 
-def summarise(state: State, found: FinishedJobs | None = None) -> dict[str, Any]:
-    """Numbers by name; None where nothing can be said. docs/metrics.md defines each."""
+def summarise(state: State, found: FinishedJobs | None = None) -> Summary:
     found = finished_jobs(state) if found is None else found
     ended, jct_s, wait_s, alone_s = found.jobs, found.jct_s, found.wait_s, found.alone_s
     arrival_s, end_s = state.arrival_s[ended], state.end_s[ended]
     ratio = found.ratios()
     idle = state.idle_while_waiting_gpu_s / state.waiting_time_s if state.waiting_time_s > 0 else None
-    return {
-        "jobs_total": state.jobs,
-        "jobs_finished": len(ended),
-        "makespan_s": float(end_s.max()) - state.first_arrival_s if len(ended) else None,
-        "jct_s": spread_of(jct_s, "mean", "p50", "p90", "p99", "max"),
-        "wait_s": spread_of(wait_s, "mean", "p50", "p99", "max"),
-        "starvation_s": spread_of(state.first_start_s[ended] - arrival_s, "mean", "p99", "max"),
-        "ftf": _fairness(ratio["ftf"]),
-        "ftf_isolated": _fairness(ratio["ftf_isolated"]),
-        "latency_ratio": spread_of(ratio["latency_ratio"], "mean", "p50", "p90", "p99", "max"),
-        "latency_ratio_by_gpu_hours": _by_size(wait_s, found.age_s, state.width[ended]),
-        "recent_latency_ratio": recent(end_s[found.age_s > 0], ratio["latency_ratio"], RECENT_S),
-        "idle_gpus_while_waiting": {"mean": idle},
-        "gpu_utilisation": state.busy_gpu_s / state.up_gpu_s if state.up_gpu_s > 0 else None,
-        "migrations_per_job": float(state.migrations[ended].mean()) if len(ended) else None,
-        "restarts_per_job": float(state.restarts[ended].mean()) if len(ended) else None,
-        "mean_active_jobs": _over_time(state, state.crowd_s),
-        "jain_tenants": jain(_progress_by_tenant(state.tenant[ended], alone_s, jct_s)),
-        "tenants": {
+    return Summary(
+        jobs_total=state.jobs,
+        jobs_finished=len(ended),
+        makespan_s=float(end_s.max()) - state.first_arrival_s if len(ended) else None,
+        jct_s=spread_of(jct_s, "mean", "p50", "p90", "p99", "max"),
+        wait_s=spread_of(wait_s, "mean", "p50", "p99", "max"),
+        starvation_s=spread_of(state.first_start_s[ended] - arrival_s, "mean", "p99", "max"),
+        ftf=_fairness(ratio["ftf"]),
+        ftf_isolated=_fairness(ratio["ftf_isolated"]),
+        latency_ratio=spread_of(ratio["latency_ratio"], "mean", "p50", "p90", "p99", "max"),
+        latency_ratio_by_gpu_hours=_by_size(wait_s, found.age_s, state.width[ended]),
+        recent_latency_ratio=recent(end_s[found.age_s > 0], ratio["latency_ratio"], RECENT_S),
+        idle_gpus_while_waiting={"mean": idle},
+        gpu_utilisation=state.busy_gpu_s / state.up_gpu_s if state.up_gpu_s > 0 else None,
+        migrations_per_job=float(state.migrations[ended].mean()) if len(ended) else None,
+        restarts_per_job=float(state.restarts[ended].mean()) if len(ended) else None,
+        mean_active_jobs=_over_time(state, state.crowd_s),
+        jain_tenants=jain(_progress_by_tenant(state.tenant[ended], alone_s, jct_s)),
+        tenants={
             name: _of_tenant(state.tenant[ended] == u, jct_s, wait_s, alone_s, state.attained_gpu_s[ended])
             for name, u in state.tenants.items()
         },
-    }
+    )
 
 
 def summarise_run(run: Run) -> dict[str, Any]:
@@ -107,18 +153,17 @@ def summarise_run(run: Run) -> dict[str, Any]:
 
 def _of_tenant(
     mine: BoolArray, jct_s: FloatArray, wait_s: FloatArray, alone_s: FloatArray, gpu_s: FloatArray
-) -> dict[str, Any]:
-    """What became of one tenant's finished jobs."""
-    return {
-        "jobs_finished": int(mine.sum()),
-        "jct_s": spread_of(jct_s[mine], "mean", "p99"),
-        "wait_s": spread_of(wait_s[mine], "mean", "p99"),
-        "ftf": spread_of(_ratios(jct_s[mine], alone_s[mine]), "mean", "max"),
-        "gpu_hours": float(gpu_s[mine].sum()) / 3600,
-    }
+) -> TenantSummary:
+    return TenantSummary(
+        jobs_finished=int(mine.sum()),
+        jct_s=spread_of(jct_s[mine], "mean", "p99"),
+        wait_s=spread_of(wait_s[mine], "mean", "p99"),
+        ftf=spread_of(_ratios(jct_s[mine], alone_s[mine]), "mean", "max"),
+        gpu_hours=float(gpu_s[mine].sum()) / 3600,
+    )
 
 
-def _by_size(wait_s: FloatArray, age_s: FloatArray, width: IntArray) -> dict[str, Any]:
+def _by_size(wait_s: FloatArray, age_s: FloatArray, width: IntArray) -> dict[str, Statistics]:
     """Latency ratios of each class that has jobs."""
     gpu_h = age_s * width / 3600
     classes = {f"{low:g}-{high:g}": (low <= gpu_h) & (gpu_h < high) for low, high in pairwise(SIZES_GPU_H)}

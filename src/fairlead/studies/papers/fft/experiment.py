@@ -189,27 +189,28 @@ def run(
     setup = Setup(cluster, trace, profile, policy(name), Settings(ROUND_S), world)
     watch = Watch()
     result = simulate(setup, tick=watch)
-    state, said = result.state, summarise(result.state)
+    state, summary = result.state, summarise(result.state)
     watch.finish(state)
     best = state.best_rate[: state.jobs]
     bound = fractional_bound(
         state.arrival_s[: state.jobs], state.done[: state.jobs], best, state.width[: state.jobs], cluster.total_gpus
     )
+    assert summary.makespan_s is not None, "no job finished"
     return {
-        "jct_h": said["jct_s"]["mean"] / 3600,
-        "p99_jct_h": said["jct_s"]["p99"] / 3600,
-        "makespan_h": said["makespan_s"] / 3600,
-        "mean_ftf": said["ftf"]["mean"],
-        "max_ftf": said["ftf"]["max"],
-        "share_at_most_1": said["ftf"]["share_at_most_1"],
-        "max_ftf_isolated": said["ftf_isolated"]["max"],
-        "starvation_h": max(said["starvation_s"]["max"], 1.0) / 3600,
-        "migrations": said["migrations_per_job"],
+        "jct_h": summary.jct_s["mean"] / 3600,
+        "p99_jct_h": summary.jct_s["p99"] / 3600,
+        "makespan_h": summary.makespan_s / 3600,
+        "mean_ftf": summary.ftf["mean"],
+        "max_ftf": summary.ftf["max"],
+        "share_at_most_1": summary.ftf["share_at_most_1"],
+        "max_ftf_isolated": summary.ftf_isolated["max"],
+        "starvation_h": max(summary.starvation_s["max"], 1.0) / 3600,
+        "migrations": summary.migrations_per_job or 0.0,
         "type_changes": watch.changes / state.jobs,
         "to_faster": watch.faster / max(watch.changes, 1),
         "fractional": watch.fractional_s / bound,
         "profiling_share": result.profiling_share,
-        "active": said["mean_active_jobs"],
+        "active": summary.mean_active_jobs or 0.0,
         "decision_ms": 1000 * float(np.mean(result.run.decision_cpu_s)),
     }
 

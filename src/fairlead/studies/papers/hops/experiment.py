@@ -202,13 +202,14 @@ def run_one(
     )
     result = simulate(setup, tick=count_idle)
     summary = summarise(result.state)
+    assert summary.makespan_s is not None, "no job finished"
     return {
-        "makespan_h": summary["makespan_s"] / 3600,
-        "jct_h": summary["jct_s"]["mean"] / 3600,
-        "wait_h": summary["wait_s"]["mean"] / 3600,
-        "max_lr": summary["latency_ratio"]["max"],
+        "makespan_h": summary.makespan_s / 3600,
+        "jct_h": summary.jct_s["mean"] / 3600,
+        "wait_h": summary.wait_s["mean"] / 3600,
+        "max_lr": summary.latency_ratio["max"],
         "idle": float(np.mean(idle)) if idle else 0.0,
-        "max_ftf": summary["ftf"]["max"],
+        "max_ftf": summary.ftf["max"],
         "decision_s": summarise_run(result.run)["decision_s"]["max"],
     }
 

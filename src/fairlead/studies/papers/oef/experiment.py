@@ -209,8 +209,8 @@ def _run(seed: int, jobs: int, policy: str, *, packed: bool = True, liar: str | 
     mine = np.array([spec.tenant == "tenant-1" for spec in state.specs])
     return {
         "throughput": done[0],
-        "jct_h": summary["jct_s"]["mean"] / 3600,
-        "max_ftf": summary["ftf"]["max"],
+        "jct_h": summary.jct_s["mean"] / 3600,
+        "max_ftf": summary.ftf["max"],
         "decision_ms": 1000 * float(np.mean(result.run.decision_cpu_s)),
         "liar_jct_h": float(jct_h[mine].mean()),
         "others_jct_h": float(jct_h[~mine].mean()),
