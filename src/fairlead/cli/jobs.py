@@ -13,6 +13,7 @@ import typer
 
 from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError, NotFoundError
+from fairlead.model.public_job import COLUMNS, ENDED_PHASES, PublicJob, read_public_job
 from fairlead.model.units import format_duration
 from fairlead.service.client import Client
 
@@ -69,25 +70,37 @@ def queue(
         print(f"... and more: --after {found['next']}")
 
 
-JOB_COLUMNS = ["job", "name", "tenant", "phase", "where, or why not", "GPUs", "progress", "age", "GPU-hours"]
+JOB_COLUMNS = list(COLUMNS.values())
 
 
-def job_row(job: dict[str, Any]) -> list[str]:
-    """For `JOB_COLUMNS`."""
-    nodes = job["held"]["nodes"] if job["held"] else {}
+def job_row(document: dict[str, Any]) -> list[str]:
+    """For `JOB_COLUMNS`, from a job as the service sent it."""
+    job = read_public_job(document)
+    cells = {"held": _where, "gpus": _gpus, "progress": _progress, "submitted_s": _age}
+    return [cells[name](job) if name in cells else _shown(name, getattr(job, name)) for name in COLUMNS]
+
+
+def _where(job: PublicJob) -> str:
+    nodes = job.held.nodes if job.held else {}
     where = ", ".join(node if count == 1 else f"{node} x{count}" for node, count in nodes.items())
-    age_s = (job["end_s"] or time.time()) - job["submitted_s"]
-    return [
-        job["id"],
-        job["name"],
-        job["tenant"],
-        job["phase"],
-        where or job["reason"] or "-",
-        str(job["held"]["gpus"] if job["held"] else job["gpus"]),
-        _progress(job["progress"]),
-        format_duration(max(age_s, 0.0)),
-        f"{job['gpu_hours']:.2f}",
-    ]
+    return where or job.reason or "-"
+
+
+def _gpus(job: PublicJob) -> str:
+    return str(job.held.gpus if job.held else job.gpus)
+
+
+def _progress(job: PublicJob) -> str:
+    progress = job.progress
+    if progress is None or not progress.samples:
+        return "-"
+    if progress.fraction is not None:
+        return f"{100 * min(progress.fraction, 1.0):.0f} %"
+    return f"{progress.samples:,.0f} samples"
+
+
+def _age(job: PublicJob) -> str:
+    return format_duration(max((job.end_s or time.time()) - job.submitted_s, 0.0))
 
 
 def status(
@@ -135,14 +148,12 @@ def wait(
     output: Output = Format.table,
 ) -> None:
     """Wait until a job has ended, and end with its exit code."""
-    from fairlead.model.lifecycle import ENDED
     from fairlead.model.units import parse_duration
 
-    ended = [phase.name.lower() for phase in ENDED]
     client = Client.from_environment()
     until_s = time.monotonic() + (parse_duration(timeout) if timeout else float("inf"))
     pause_s = 0.1
-    while (found := client.get(job_path(job)))["phase"] not in ended:
+    while (found := client.get(job_path(job)))["phase"] not in ENDED_PHASES:
         if time.monotonic() >= until_s:
             print(f"fairlead: job {job} is still {found['phase']} after {timeout}", file=sys.stderr)
             raise typer.Exit(1)
@@ -195,15 +206,11 @@ def _read(file: str) -> str:
     return text
 
 
-def _progress(progress: dict[str, Any] | None) -> str:
-    if progress is None or not progress["samples"]:
-        return "-"
-    if progress["fraction"] is not None:
-        return f"{100 * min(progress['fraction'], 1.0):.0f} %"
-    return f"{progress['samples']:,.0f} samples"
-
-
 def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name.endswith("_hours"):
+        return f"{value:.2f}"
     if name.endswith("_s") and isinstance(value, float) and value > 1e9:  # since 1970
         return when(value)
     if isinstance(value, dict):

@@ -8,18 +8,9 @@ import numpy as np
 
 from fairlead.model.arrays import IntArray
 from fairlead.model.errors import BrokenInvariantError
+from fairlead.model.phases import ENDED, HAS_GPUS, Phase
 
-
-class Phase(IntEnum):
-    WAITING = 0
-    STARTING = 1
-    RUNNING = 2
-    STOPPING = 3
-    MOVING = 4  # stopping here in order to start elsewhere
-    FINISHED = 5
-    FAILED = 6
-    CANCELLED = 7
-    HELD = 8  # out of the queue until its owner releases it
+__all__ = ["ENDED", "HAS_GPUS", "Phase", "Step", "TABLE", "advance"]
 
 
 class Step(IntEnum):
@@ -36,9 +27,6 @@ class Step(IntEnum):
     HOLD = 10
     RELEASE = 11
 
-
-ENDED = (Phase.FINISHED, Phase.FAILED, Phase.CANCELLED)
-HAS_GPUS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.MOVING)
 
 TABLE: dict[tuple[Phase, Step], Phase] = {
     (Phase.WAITING, Step.START): Phase.STARTING,

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, Header, Path, Query
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from fastapi import APIRouter, Header, Path, Query, Response
 
 from fairlead.engines.requests import Cancel, Hold, Release
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import ImpossibleError, InputError
 from fairlead.model.jobs import JobSpec
+from fairlead.model.public_job import ENDED_PHASES, PUBLIC_PHASES, PublicJob
 from fairlead.rates.estimator import allowed_rates, allowed_types
 from fairlead.service.api.access import scope_of
 from fairlead.service.api.context import Service, What, Who
+from fairlead.service.api.documents import JobPage, JobRequest, SubmittedJob
 from fairlead.service.api.error_responses import ApiError, no_such
 from fairlead.service.jobfile import JobFile
 from fairlead.service.store import changes
 from fairlead.service.store.changes import SubmissionKey
-from fairlead.service.store.reads import ENDED, PHASES
 from fairlead.service.store.request_queue import Submission
 from fairlead.service.store.tokens import Token
 
@@ -32,132 +31,76 @@ DEFAULT_TENANT = "default"
 JobId = Annotated[str, Path(pattern=r"^j[1-9][0-9]{0,17}$", description="The job's id.")]
 
 
-class Submitted(BaseModel):
-    id: str
-
-
-class Held(BaseModel):
-    type: str
-    gpus: int
-    nodes: dict[str, int]
-    since_s: float
-
-
-class JobProgress(BaseModel):
-    """Samples done by now; a fraction and steps where the owner said how many there are."""
-
-    samples: float
-    total_samples: float | None
-    samples_per_s: float
-    fraction: float | None
-    steps: float | None
-    total_steps: float | None
-
-
-class Job(BaseModel):
-    id: str
-    name: str
-    tenant: str
-    phase: str
-    submitted_s: float
-    first_start_s: float | None
-    end_s: float | None
-    model: str
-    gpus: int
-    widths: list[int]
-    types: list[str]
-    weight: float
-    held: Held | None
-    progress: JobProgress | None
-    gpu_hours: float
-    leases: int
-    restarts: int
-    reason: str | None
-    exit_code: int | None
-
-
-class Jobs(BaseModel):
-    """`next` goes into `after` of the next request; null: that was all."""
-
-    jobs: list[Job]
-    next: int | None
-
-
-class Asked(BaseModel):
-    id: str
-    request: int
-
-
-@router.post("/jobs", status_code=201, response_model=Submitted, responses={200: {"model": Submitted}})
+@router.post("/jobs", status_code=201, responses={200: {"model": SubmittedJob}})
 async def submit(
     job: JobFile,
     who: Who,
     service: What,
+    response: Response,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
-) -> JSONResponse:
+) -> SubmittedJob:
     """Answered once the job is on disk. The same Idempotency-Key again gives the same job and submits nothing."""
     key = None
     if idempotency_key is not None:
         digest = hashlib.sha256(job.model_dump_json().encode()).hexdigest()
         key = SubmissionKey(who.id, idempotency_key, digest)
     id_, new = await service.writer.write(changes.submit(who.actor, _submission(job, who, service), key))
-    return JSONResponse({"id": id_}, 201 if new else 200)
+    response.status_code = 201 if new else 200
+    return SubmittedJob(id=id_)
 
 
-@router.get("/jobs", response_model=Jobs)
+@router.get("/jobs")
 async def list_jobs(
     who: Who,
     service: What,
     tenant: Annotated[str | None, Query(max_length=63)] = None,
-    phase: Annotated[list[str] | None, Query(description=f"Any of {', '.join(PHASES)}, or active.")] = None,
+    phase: Annotated[list[str] | None, Query(description=f"Any of {', '.join(PUBLIC_PHASES)}, or active.")] = None,
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> JSONResponse:
+) -> JobPage:
     """In order of submission."""
     confined = scope_of(who)
     if confined is not None and tenant not in (None, confined):
         raise ApiError(403, "not_allowed", "this token sees the jobs of its own tenant only", "leave tenant out")
-    found, more = service.reads.jobs(confined or tenant, _phases(phase or []), after, limit)
-    return JSONResponse({"jobs": found, "next": more})
+    jobs, more = service.reads.jobs(confined or tenant, _phases(phase or []), after, limit)
+    return JobPage(jobs=jobs, next=more)
 
 
-@router.get("/jobs/{id}", response_model=Job)
-async def show(id: JobId, who: Who, service: What) -> JSONResponse:  # noqa: A002
-    return JSONResponse(find(service, id, who))
+@router.get("/jobs/{id}")
+async def show(id: JobId, who: Who, service: What) -> PublicJob:  # noqa: A002
+    return find(service, id, who)
 
 
-@router.post("/jobs/{id}/cancel", status_code=202, response_model=Asked)
-async def cancel(id: JobId, who: Who, service: What) -> JSONResponse:  # noqa: A002
+@router.post("/jobs/{id}/cancel", status_code=202)
+async def cancel(id: JobId, who: Who, service: What) -> JobRequest:  # noqa: A002
     """It is cancelled once its GPUs are back."""
     return await _ask(service, who, Cancel(id))
 
 
-@router.post("/jobs/{id}/hold", status_code=202, response_model=Asked)
-async def hold(id: JobId, who: Who, service: What) -> JSONResponse:  # noqa: A002
+@router.post("/jobs/{id}/hold", status_code=202)
+async def hold(id: JobId, who: Who, service: What) -> JobRequest:  # noqa: A002
     """Takes the job out of the queue, after a checkpoint if it runs."""
     return await _ask(service, who, Hold(id))
 
 
-@router.post("/jobs/{id}/release", status_code=202, response_model=Asked)
-async def release(id: JobId, who: Who, service: What) -> JSONResponse:  # noqa: A002
+@router.post("/jobs/{id}/release", status_code=202)
+async def release(id: JobId, who: Who, service: What) -> JobRequest:  # noqa: A002
     return await _ask(service, who, Release(id))
 
 
-def find(service: Service, id_: str, who: Token) -> dict[str, Any]:
+def find(service: Service, id_: str, who: Token) -> PublicJob:
     job = service.reads.job(id_, scope_of(who))
     if job is None:
         raise no_such("job", id_)
     return job
 
 
-async def _ask(service: Service, who: Token, request: Cancel | Hold | Release) -> JSONResponse:
+async def _ask(service: Service, who: Token, request: Cancel | Hold | Release) -> JobRequest:
     job = find(service, request.job, who)
-    if job["phase"] in ENDED:
-        raise ApiError(
-            409, "job_ended", f"job {job['id']} is {job['phase']} already", "submit it again to run it again"
-        )
+    if job.phase in ENDED_PHASES:
+        raise ApiError(409, "job_ended", f"job {job.id} is {job.phase} already", "submit it again to run it again")
     number = await service.writer.write(changes.ask(who.actor, request))
-    return JSONResponse({"id": job["id"], "request": number}, 202)
+    return JobRequest(id=job.id, request=number)
 
 
 def _submission(job: JobFile, who: Token, service: Service) -> Submission:
@@ -194,12 +137,14 @@ def _why_never(spec: JobSpec, cluster: Cluster) -> str:
 
 
 def _phases(asked: list[str]) -> list[str]:
-    found: list[str] = []
+    phases: list[str] = []
     for phase in asked:
         if phase == "active":
-            found += [name for name in PHASES if name not in ENDED]
-        elif phase in PHASES:
-            found.append(phase)
+            phases += [name for name in PUBLIC_PHASES if name not in ENDED_PHASES]
+        elif phase in PUBLIC_PHASES:
+            phases.append(phase)
         else:
-            raise ApiError(422, "invalid_request", "phase: no such phase", f"use one of {', '.join(PHASES)}, or active")
-    return found
+            raise ApiError(
+                422, "invalid_request", "phase: no such phase", f"use one of {', '.join(PUBLIC_PHASES)}, or active"
+            )
+    return phases

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
+from fairlead.model.public_job import ENDED_PHASES
 from fairlead.rounds.records import to_line
 from fairlead.service.api.access import confined, scope_of
 from fairlead.service.api.context import Service, What, Who
 from fairlead.service.api.error_responses import ApiError
 from fairlead.service.api.routes_cluster import only_of
 from fairlead.service.api.routes_jobs import JobId, find
-from fairlead.service.store.reads import ENDED
 from fairlead.service.store.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["streams"])
@@ -37,7 +37,7 @@ async def logs(
     """Standard output and error of the job's leases, one after another; `follow` goes on until the job has ended."""
     job = find(service, id, who)
     first, last = (1, None) if lease is None else (lease, lease)
-    body = _logs(service, job["id"], who, first, last, follow)
+    body = _logs(service, job.id, who, first, last, follow)
     return _stream(service, who, body, "text/plain; charset=utf-8")
 
 
@@ -82,9 +82,9 @@ async def _logs(
             yield chunk
         if now is None:
             return
-        if number < min(last or now["leases"], now["leases"]):
+        if number < min(last or now.leases, now.leases):
             number, offset = number + 1, 0
-        elif not follow or now["phase"] in ENDED or (last is not None and number < now["leases"]):
+        elif not follow or now.phase in ENDED_PHASES or (last is not None and number < now.leases):
             return
         else:
             await asyncio.sleep(_PAUSE_S)

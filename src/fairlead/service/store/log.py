@@ -8,7 +8,6 @@ they go, and a start mends the rest.
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
@@ -20,13 +19,12 @@ import numpy as np
 from fairlead.model import events as ev
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
-from fairlead.model.lifecycle import Phase
-from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rounds.journal import Header, header_from_json, header_to_json
 from fairlead.rounds.records import Record, Records, to_line
 from fairlead.rounds.snapshot import dump, load
 from fairlead.rounds.state import State
 from fairlead.service.store.database import StoreError
+from fairlead.service.store.job_rows import UPSERT, row_of
 from fairlead.studies.journals.folding import open_state
 
 # A start folds at most about this many records beside its snapshot.
@@ -123,7 +121,8 @@ class Log:
 
     def _project(self, connection: sqlite3.Connection) -> None:
         state = self.state
-        connection.executemany(_UPSERT, (_row(state, j, why) for j, why in self._touched.items()))
+        rows_of_jobs = (row_of(state, j, reason) for j, reason in self._touched.items())
+        connection.executemany(UPSERT, rows_of_jobs)
         for event in self._tenants:
             quotas = to_line({"quotas": [asdict(quota) for quota in event.quotas]})
             connection.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?)", (event.tenant, event.weight, quotas))
@@ -215,70 +214,6 @@ def _beginnings(connection: sqlite3.Connection, header: Header) -> Iterator[tupl
         except InputError:
             continue
     yield 0, open_state(header)
-
-
-_NAMES = tuple(phase.name.lower() for phase in Phase)
-_FIELDS = [
-    "position",
-    "id",
-    "tenant",
-    "phase",
-    "arrival_s",
-    "first_start_s",
-    "end_s",
-    "since_s",
-    "type",
-    "gpus",
-    "spot",
-    "done",
-    "total",
-    "rate",
-    "at_s",
-    "resume_s",
-    "attained_gpu_s",
-    "run_s",
-    "leases",
-    "restarts",
-    "reason",
-]
-_UPSERT = (
-    f"INSERT INTO jobs ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))}) ON CONFLICT (position) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _FIELDS[3:-1])
-    + ", reason = coalesce(excluded.reason, reason)"
-)
-
-
-def _row(state: State, j: int, why: str | None) -> tuple[Any, ...]:
-    spec, type_ = state.specs[j], int(state.held_type[j])
-    names = {NO_TYPE: None, MIXED_TYPES: "mixed"}
-    spot = {state.cluster.nodes[node]: count for node, count in state.spots[j]}
-    return (
-        j,
-        spec.id,
-        spec.tenant,
-        _NAMES[int(state.phase[j])],
-        float(state.arrival_s[j]),
-        _number(state.first_start_s[j]),
-        _number(state.end_s[j]),
-        _number(state.since_s[j]),
-        names[type_] if type_ < 0 else state.cluster.types[type_],
-        int(state.held_gpus[j]),
-        to_line(spot) if spot else None,
-        float(state.done[j]),
-        _number(state.total[j]),
-        float(state.rate[j]),
-        float(state.at_s[j]),
-        float(state.resume_s[j]),
-        float(state.attained_gpu_s[j]),
-        float(state.run_s[j]),
-        int(state.leases[j]),
-        int(state.restarts[j]),
-        why,
-    )
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _jobs_of(record: Record, jobs: int) -> list[int]:

@@ -10,19 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairlead.engines.runner import LeaseReader
-from fairlead.model import lifecycle
+from fairlead.model.public_job import SUBMITTED, PublicJob
 from fairlead.service.store.database import open_reader
 from fairlead.service.store.directory import StateDirectory
-
-SUBMITTED = "submitted"  # acknowledged, and not yet taken by the scheduler
-ENDED = tuple(phase.name.lower() for phase in lifecycle.ENDED)
-PHASES = (SUBMITTED, "waiting", "starting", "running", "stopping", "moving", *ENDED, "held")
-_FIELDS = (
-    "SELECT j.number, j.id, j.tenant, j.name, j.submitted_s, j.spec, e.phase, e.arrival_s, e.first_start_s, e.end_s, e.since_s, "
-    "e.type, e.gpus, e.spot, e.done, e.total, e.rate, e.at_s, e.resume_s, e.attained_gpu_s, e.run_s, e.leases, e.restarts, e.reason "
-)
-_ALL = f"{_FIELDS} FROM jobs j LEFT JOIN events.jobs e ON e.id = j.id"
-_TAKEN = f"{_FIELDS} FROM events.jobs e CROSS JOIN jobs j ON j.id = e.id"  # CROSS: in this order, see SQLite's planner
+from fairlead.service.store.job_rows import SELECT_ALL, SELECT_TAKEN, read_row
 
 
 class Reads:
@@ -57,14 +48,14 @@ class Reads:
 
     # ---- jobs ---------------------------------------------------------------------------------------------------
 
-    def job(self, id_: str, tenant: str | None) -> dict[str, Any] | None:
+    def job(self, id_: str, tenant: str | None) -> PublicJob | None:
         """None where there is none, or none of this tenant."""
-        found = self.rows(f"{_ALL} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
-        return self._shown(found[0], time.time()) if found else None
+        found = self.rows(f"{SELECT_ALL} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
+        return read_row(found[0], self.leases.exit_code, time.time()) if found else None
 
     def jobs(
         self, tenant: str | None, phases: Sequence[str], after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
+    ) -> tuple[list[PublicJob], int | None]:
         """In order of submission, and after which number to go on; None: that was all."""
         wanted = ["j.number > ?"]
         values: list[Any] = [after]
@@ -75,12 +66,12 @@ class Reads:
             wanted.append(f"coalesce(e.phase, '{SUBMITTED}') IN ({', '.join('?' * len(phases))})")
             values += phases
         # Jobs are taken in the order of their numbers, so that positions are in the same order.
-        table, order = (_TAKEN, "e.position") if phases and SUBMITTED not in phases else (_ALL, "j.number")
+        table, order = (SELECT_TAKEN, "e.position") if phases and SUBMITTED not in phases else (SELECT_ALL, "j.number")
         query = f"{table} WHERE {' AND '.join(wanted)} ORDER BY {order} LIMIT ?"
         rows = self.rows(query, (*values, limit + 1))
         now_s = time.time()
         more = rows[limit - 1]["number"] if len(rows) > limit else None
-        return [self._shown(row, now_s) for row in rows[:limit]], more
+        return [read_row(row, self.leases.exit_code, now_s) for row in rows[:limit]], more
 
     def counts(self, tenant: str | None) -> dict[str, int]:
         """Jobs by phase."""
@@ -93,40 +84,6 @@ class Reads:
     def tenants_of(self, ids: Sequence[str]) -> dict[str, str]:
         rows = self.rows(f"SELECT id, tenant FROM jobs WHERE id IN ({', '.join('?' * len(ids))})", tuple(ids))
         return {row[0]: row[1] for row in rows}
-
-    def _shown(self, row: sqlite3.Row, now_s: float) -> dict[str, Any]:
-        spec = json.loads(row["spec"])
-        phase = row["phase"] or SUBMITTED
-        taken = row["phase"] is not None
-        held = None
-        if row["gpus"]:
-            held = {
-                "type": row["type"],
-                "gpus": row["gpus"],
-                "nodes": json.loads(row["spot"]),
-                "since_s": row["since_s"],
-            }
-        return {
-            "id": row["id"],
-            "name": row["name"],
-            "tenant": row["tenant"],
-            "phase": phase,
-            "submitted_s": row["submitted_s"],
-            "first_start_s": row["first_start_s"],
-            "end_s": row["end_s"],
-            "model": spec["model"],
-            "gpus": spec["gpus"],
-            "widths": spec["widths"],
-            "types": spec["types"],
-            "weight": spec["weight"],
-            "held": held,
-            "progress": _progress(row, spec, now_s) if taken else None,
-            "gpu_hours": _gpu_hours(row, now_s) if taken else 0.0,
-            "leases": row["leases"] or 0,
-            "restarts": row["restarts"] or 0,
-            "reason": (row["reason"] or None) if phase in ("waiting", "failed") else None,
-            "exit_code": self.leases.exit_code((row["id"], row["leases"])) if phase in ("finished", "failed") else None,
-        }
 
     # ---- cluster ------------------------------------------------------------------------------------------------
 
@@ -193,28 +150,3 @@ class Reads:
         """The audit log, newest first."""
         rows = self.rows("SELECT * FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?", (before, limit))
         return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
-
-
-def _progress(row: sqlite3.Row, spec: dict[str, Any], now_s: float) -> dict[str, Any]:
-    """On the straight line from the last report, never past the end that was declared."""
-    ran_s = max(now_s - max(row["at_s"], row["resume_s"]), 0.0) if row["gpus"] else 0.0
-    done, total = row["done"] + row["rate"] * ran_s, row["total"]
-    if total is not None:
-        done = min(done, total)
-    fraction = None if not total else done / total
-    if row["phase"] == "finished":
-        fraction = 1.0
-    steps = spec["steps"]
-    return {
-        "samples": done,
-        "total_samples": total,
-        "samples_per_s": row["rate"],
-        "fraction": fraction,
-        "steps": None if steps is None or fraction is None else steps * fraction,
-        "total_steps": steps,
-    }
-
-
-def _gpu_hours(row: sqlite3.Row, now_s: float) -> float:
-    running_s = max(now_s - row["since_s"], 0.0) if row["since_s"] is not None else 0.0
-    return float(row["attained_gpu_s"] + (row["gpus"] or 0) * running_s) / 3600
