@@ -1,7 +1,8 @@
 """Checks English prose: phrases of the word list, line length, links and paths.
 
-`python tests/prose.py PATH...` prints what it finds in Markdown and Python files and in folders of them. The word list is
-the table in CONTRIBUTING.md; nothing else repeats it.
+`python tests/prose.py PATH...` prints what it finds in Markdown and Python files and in folders of them, and
+`python tests/prose.py --wrap FILE...` wraps the paragraphs of Markdown files. The word list is the table in
+CONTRIBUTING.md; nothing else repeats it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ BASES = (ROOT, ROOT / "src" / "fairlead", ROOT / "docs", ROOT / "tests")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"(?<![\w./~-])(?:[\w-]+/)+[\w.-]*\w/?")
 _DECISION = re.compile(r"(?:docs/)?decisions/\d{4}")
+_ITEM = re.compile(r"\s*(?:[-*]|\d+\.) +")
 _INLINE_CODE = re.compile(r"`[^`]*`")
 
 
@@ -104,7 +106,46 @@ def long_lines(lines: Iterable[Line]) -> Iterator[str]:
     """Lines that could be wrapped; Markdown cannot wrap a row of a table or a single long word."""
     for line in lines:
         if len(line.text) > COLUMNS and not line.text.startswith("|") and " " in line.text.strip():
-            yield line.finding(f"{len(line.text)} columns; wrap it at {COLUMNS}")
+            yield line.finding(f"{len(line.text)} columns; `python tests/prose.py --wrap FILE` wraps it at {COLUMNS}")
+
+
+def wrapped(text: str) -> str:
+    """Markdown with its paragraphs and list items filled to the column limit; code, tables and headings stay as they are."""
+    done: list[str] = []
+    open_lines: list[str] = []  # of the paragraph or list item that is being read
+    fenced = False
+
+    def close() -> None:
+        if open_lines:
+            marker = _ITEM.match(open_lines[0])
+            words = " ".join(line.strip() for line in open_lines)[len(marker[0].strip()) if marker else 0 :].split()
+            first = marker[0] if marker else open_lines[0][: -len(open_lines[0].lstrip())]
+            done.extend(_filled(words, first))
+            open_lines.clear()
+
+    for line in text.splitlines():
+        fence = line.lstrip().startswith("```")
+        verbatim = fenced or fence or not line.strip() or line.startswith(("|", "#", "<!--"))
+        if verbatim or (line.startswith("    ") and not open_lines):
+            close()
+            done.append(line)
+        else:
+            if _ITEM.match(line):
+                close()
+            open_lines.append(line)
+        fenced ^= fence
+    close()
+    return "\n".join(done) + "\n"
+
+
+def _filled(words: list[str], first: str) -> list[str]:
+    lines = [first + words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) <= COLUMNS:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(" " * len(first) + word)
+    return lines
 
 
 def broken_paths(lines: Iterable[Line]) -> Iterator[str]:
@@ -137,7 +178,11 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the findings in files and folders; exit code 1 if there are any."""
+    """Print the findings in files and folders, or wrap files; exit code 1 if there are findings."""
+    if arguments[:1] == ["--wrap"]:
+        for path in map(Path, arguments[1:]):
+            path.write_text(wrapped(path.read_text(encoding="utf-8")), encoding="utf-8")
+        return 0
     phrases = word_list(WORD_LIST.read_text(encoding="utf-8"))
     findings: list[str] = []
     for path in _files(Path(argument).resolve() for argument in arguments):

@@ -79,6 +79,23 @@ def test_a_row_of_a_table_may_be_long_and_other_lines_may_not(tmp_path: Path) ->
     assert [finding.split(":")[-2] for finding in prose.long_lines(prose.markdown(page))] == ["2"]
 
 
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_wrapping_changes_no_word_and_no_line_twice(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    once = prose.wrapped(text)
+    assert once.split() == text.split()
+    assert prose.wrapped(once) == once
+
+
+def test_wrapping_fills_paragraphs_and_items_and_leaves_code_and_tables_alone() -> None:
+    words = "word " * 30
+    kept = f"# Head {words}\n\n| {words}|\n\n```\n{words}\n\n- x\n```\n\n    {words}\n"
+    assert prose.wrapped(kept) == kept
+    assert prose.wrapped(f"a\nb {words}\n").splitlines() == [f"a b {'word ' * 23}".strip(), ("word " * 7).strip()]
+    assert prose.wrapped("1. a\n   b\n2. c\n") == "1. a b\n2. c\n"
+    assert prose.wrapped(f"- {words}\n").splitlines()[1].startswith("  word")
+
+
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
