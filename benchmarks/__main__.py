@@ -66,6 +66,7 @@ RUNS = (
     ),
     *(_philly(policy, each) for policy in ("fifo", "las") for each in (100, 500)),
     Run("convert the Philly CSV", f"trace convert {DATA}/philly-derived/philly.csv --out /dev/null -o json", 5.0, DATA),
+    Run("read Gavel's table", f"rates list --throughputs {GAVEL}/simulation_throughputs.json -o json", 1.0, GAVEL),
     Run("start: --help", "--help", 0.3),
     Run("start: version", "version -o json", 0.3),
 )

@@ -32,6 +32,7 @@ from fairlead.service.store.tables import EVENTS, REQUESTS
 from fairlead.service.store.tokens import Role, Tokens, new_token, store_token
 from fairlead.service.store.writer import Writer
 from fairlead.studies.journals.folding import open_state
+from waiting import PATIENCE_S
 
 JOB: dict[str, Any] = {"name": "train", "run": "python train.py"}
 SETTINGS = {"round_s": 60.0, "when": "events", "min_run_s": 60.0, "scatter": False}
@@ -46,12 +47,18 @@ class World:
         self.service, self.log, self.client = service, log, client
         self.admin = self.token(Role.ADMIN)
 
-    def token(self, role: Role, tenant: str | None = None, lifetime_s: float = 1000.0) -> dict[str, str]:
+    def token(self, role: Role, tenant: str | None = None) -> dict[str, str]:
         """Headers with a new token."""
-        shown, token = new_token(f"{role}-{tenant}", role, tenant, time.time(), lifetime_s)
+        shown, token = new_token(f"{role}-{tenant}", role, tenant, time.time(), 86400.0)
         self.service.writer.write_now(lambda connection: store_token(connection, token))
         self.service.tokens.remember(token)
         return {"Authorization": f"Bearer {shown}"}
+
+    def expire(self, id_: str) -> None:
+        """Its time is over now."""
+        token = self.service.tokens.get(id_)
+        assert token is not None
+        self.service.tokens.remember(replace(token, expires_s=time.time()))
 
     def submit(self, headers: dict[str, str] | None = None, **more: Any) -> str:
         said = self.client.post("/v1/jobs", json={**JOB, **more}, headers=headers or self.admin)
@@ -95,7 +102,7 @@ def world(path: Path, limits: Limits | None = None) -> Iterator[World]:
         patience_s=0.0,
     )
     try:
-        with listening(service) as url, httpx.Client(base_url=url, timeout=20.0) as client:
+        with listening(service) as url, httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             yield World(service, open_log(events), client)
     finally:
         writer.close()

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from waiting import PATIENCE_S, until_told, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ class User:
             text=True,
             env=environment(self.home),
             cwd=self.home,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
@@ -45,12 +46,13 @@ class User:
         return self.run("submit", "-", text=json.dumps({"name": "job", "run": run, **more})).strip()
 
     def until(self, job: str, phase: str) -> dict[str, Any]:
-        for _ in range(100):
-            found: dict[str, Any] = self.json("status", job)
-            if found["phase"] == phase:
-                return found
-            time.sleep(0.1)
-        raise AssertionError(f"job {job} is {found['phase']}, wanted {phase}")
+        wait_for(lambda: self.json("status", job)["phase"] == phase, f"job {job} to be {phase}")
+        found: dict[str, Any] = self.json("status", job)
+        return found
+
+    def endless(self) -> str:
+        """A command that runs until it is stopped, or all tests are over."""
+        return until_told(self.home / "over")
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -67,15 +69,17 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
         daemon = subprocess.Popen(command, stdout=log, stderr=log, env=environment(home), cwd=home)
     try:
         saved = home / ".config" / "fairlead" / "credentials.json"
-        until_s = time.monotonic() + 60
-        while not saved.is_file():
-            assert daemon.poll() is None, (home / "log").read_text()
-            assert time.monotonic() < until_s
-            time.sleep(0.1)
+        wait_for(lambda: saved.is_file() or daemon.poll() is not None, "the service to start")
+        assert daemon.poll() is None, (home / "log").read_text()
         yield User(home)
     finally:
+        (home / "over").touch()
         daemon.send_signal(signal.SIGTERM)
-        daemon.wait(30)
+        try:
+            daemon.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            raise
 
 
 def test_a_job_runs_and_its_exit_code_is_mirrored(user: User) -> None:
@@ -103,7 +107,7 @@ def test_a_job_sees_nothing_of_the_daemons_environment(user: User) -> None:
 
 
 def test_a_job_is_held_released_and_cancelled(user: User) -> None:
-    job = user.submit("sleep 60", grace="1s")
+    job = user.submit(user.endless(), grace="1s")
     user.until(job, "running")
 
     user.run("hold", job)
@@ -117,7 +121,7 @@ def test_a_job_is_held_released_and_cancelled(user: User) -> None:
 
 
 def test_a_drained_node_is_left_and_used_again(user: User) -> None:
-    job = user.submit("sleep 60", resources={"accelerators": "K80:1"}, grace="1s")
+    job = user.submit(user.endless(), resources={"accelerators": "K80:1"}, grace="1s")
     user.until(job, "running")
 
     user.run("nodes", "drain", "k80-1")
@@ -131,14 +135,13 @@ def test_a_drained_node_is_left_and_used_again(user: User) -> None:
 def test_weights_and_quotas_are_set_and_shown(user: User) -> None:
     quota = {"type": "v100", "nominal": 2, "borrowing_limit": 1, "lending_limit": 1}
 
+    def shown() -> tuple[float | None, list[Any] | None]:
+        row = {tenant["name"]: tenant for tenant in user.json("tenants")["tenants"]}.get("vision", {})
+        return row.get("weight"), row.get("quotas")
+
     def shown_after(*words: str, want: tuple[float, list[Any]]) -> None:
         user.run("tenants", "set", "vision", *words)
-        for _ in range(50):
-            row = {tenant["name"]: tenant for tenant in user.json("tenants")["tenants"]}.get("vision", {})
-            if (row.get("weight"), row.get("quotas")) == want:
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"after {words} it is {row}; wanted {want}")
+        wait_for(lambda: shown() == want, f"{want} after {words}")
 
     shown_after("--weight", "3", "--quota", "v100=2+1-1", want=(3, [quota]))
     shown_after("--weight", "5", want=(5, [quota]))
@@ -150,10 +153,7 @@ def test_weights_and_quotas_are_set_and_shown(user: User) -> None:
 def test_the_policy_is_switched_while_it_runs(user: User) -> None:
     user.run("policy", "set", "oef-coop")
 
-    for _ in range(50):
-        if user.json("policy")["name"] == "oef-coop":
-            break
-        time.sleep(0.1)
+    wait_for(lambda: user.json("policy")["name"] == "oef-coop", "the policy to be switched")
     job = user.submit("true")
     assert user.run("wait", job).strip() == "finished"
     assert 'policy "nonsense" is not known' in user.run("policy", "set", "nonsense", code=2)
@@ -184,7 +184,7 @@ def test_a_job_that_can_never_run_is_refused_with_code_5(user: User) -> None:
 
 
 def test_looking_on(user: User) -> None:
-    job = user.submit("sleep 30", grace="1s")
+    job = user.submit(user.endless(), grace="1s")
     user.until(job, "running")
 
     assert job in user.run("queue")

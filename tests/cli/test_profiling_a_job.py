@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.lease.example import STEP_S
 from fairlead.rates.profile import Layer
 from fairlead.traces.profiles import read_profile
+from waiting import PATIENCE_S
 
 
 def profile(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fairlead.cli.main", "profile", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 @pytest.mark.slow
@@ -34,7 +36,9 @@ def test_speeds_are_measured_and_written_down(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     speed = {row["gpu"]: row["steps_per_s"] for row in found["speeds"]}
     assert found["note"].startswith("EMULATED")
-    assert 0 < speed["k80"] < speed["v100"]
+    # A step takes its time on the fastest type, and more than twice as long on the other; longer where the machine is busy.
+    assert 0 < speed["v100"] <= 1 / STEP_S
+    assert 0 < speed["k80"] <= 0.5 / STEP_S
     assert {row.gpu for row in read_profile(out).speeds} == {"v100", "k80"}
 
 

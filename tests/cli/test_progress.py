@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import time
+import re
 
 import pytest
 
 from fairlead.cli import output
+from waiting import wait_for
 
 
 def test_a_long_run_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "EVERY_S", 0.05)
+    monkeypatch.setattr(output, "EVERY_S", 0.01)
+    printed: list[str] = []
+
+    def two_lines() -> bool:
+        out, err = capsys.readouterr()
+        assert out == ""
+        printed.append(err)
+        return len(re.findall(r"(?m)^comparing: 4 of 9 done, .+ so far, about .+ left$", "".join(printed))) >= 2
 
     with output.steps("comparing") as tell:
         tell(2, 9)
         tell(4, 9)
-        time.sleep(0.3)
-
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    lines = printed.err.splitlines()
-    assert len(lines) >= 2
-    assert all(line.startswith("comparing: 4 of 9 done, 0s so far, about ") for line in lines)
+        wait_for(two_lines, "two lines that say how far it is")
 
 
 def test_a_quick_run_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

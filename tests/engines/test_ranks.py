@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from fairlead.engines.local.devices import slots_as_devices
 from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.ranks import rank_environment, ranks_of
 from fairlead.engines.requests import Command
+from waiting import wait_for
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 THREE = (Gpu("n-1", "v100", 0, 2), Gpu("n-1", "v100", 1, 1), Gpu("n-2", "k80", 1, 1))
@@ -79,13 +79,8 @@ class Gang(Running):
         return made.key
 
     def until_log(self, key: Key, good: Callable[[str], bool]) -> str:
-        deadline = time.monotonic() + 20
-        while True:
-            text = self.log(key) if (self.runner.directory(key) / "log").exists() else ""
-            if good(text):
-                return text
-            assert time.monotonic() < deadline, text
-            time.sleep(0.02)
+        wait_for(lambda: good(self.log(key)), "what the job prints")
+        return self.log(key)
 
     def processes(self, key: Key) -> list[int]:
         """Of the lease's group, as far as they live."""
@@ -109,7 +104,7 @@ def gang(tmp_path: Path) -> Iterator[Gang]:
 
 
 def ended(gang: Gang, key: Key) -> Sight:
-    sight = gang.end(key, 20.0)
+    sight = gang.end(key)
     assert gang.processes(key) == []
     return sight
 
@@ -133,7 +128,7 @@ if os.environ["RANK"] == "0":
     with socket.create_server(where) as server:
         print("heard", server.accept()[0].recv(9).decode())
 else:
-    for _ in range(400):
+    while True:
         try:
             with socket.create_connection(where) as other:
                 other.sendall(b"hello")
@@ -150,7 +145,7 @@ else:
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_rank_that_fails_ends_the_others_and_its_code_is_the_leases(gang: Gang, failing: int) -> None:
-    key = gang.start(f"if [ $RANK = {failing} ]; then exit 7; fi; exec sleep 60")
+    key = gang.start(f"if [ $RANK = {failing} ]; then exit 7; fi; exec sleep infinity")
 
     sight = ended(gang, key)
 
@@ -158,7 +153,10 @@ def test_a_rank_that_fails_ends_the_others_and_its_code_is_the_leases(gang: Gang
 
 
 def test_a_rank_that_ignores_that_another_failed_is_killed(gang: Gang) -> None:
-    key = gang.start("if [ $RANK = 1 ]; then sleep 0.3; exit 7; fi; trap '' TERM; while true; do sleep 0.1; done")
+    key = gang.start(
+        "if [ $RANK = 1 ]; then until [ -e deaf ]; do sleep 0.05; done; exit 7; fi; "
+        "trap '' TERM; touch deaf; while true; do sleep 0.1; done"
+    )
 
     assert ended(gang, key).code == 7
 
@@ -208,7 +206,7 @@ def test_a_rank_that_saved_does_not_wait_longer_than_its_grace_for_the_others(ga
 
 def test_where_all_were_asked_a_rank_that_dies_of_it_leaves_the_others_time_to_save(gang: Gang) -> None:
     save = "trap 'sleep 1; echo saved; exit 85' TERM; echo up; while true; do sleep 0.05; done"
-    key = gang.start(f"if [ $RANK = 0 ]; then {save}; fi; trap - TERM; echo up; exec sleep 60")
+    key = gang.start(f"if [ $RANK = 0 ]; then {save}; fi; trap - TERM; echo up; exec sleep infinity")
     gang.until_log(key, lambda text: text.count("up") == 2)
 
     assert gang.runner.ask_to_stop(gang.lease(key))

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from waiting import PATIENCE_S
+
 pytest.importorskip("torch", reason="PyTorch is not installed; pip install 'fairlead[torch]' runs these tests")
 
 pytestmark = pytest.mark.slow
@@ -67,7 +69,7 @@ def curves(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     path = root / "plan.json"
     path.write_text(json.dumps(plan))
     done = subprocess.run(
-        [sys.executable, str(RANKS), str(path)], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, str(RANKS), str(path)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stderr
     names = [Path(entry["out"]) for entry in plan]

@@ -259,7 +259,6 @@ def test_the_audit_and_the_journal_come_from_the_log(here: World, tmp_path: Path
     here.submit(tenant="b")
     here.take()
     start(here, id_)
-    time.sleep(0.01)
     here.happen(Finished(time.time(), np.array([0]), np.array([1.0])))
     here.log.commit(here.log.taken)
 

