@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.rates.relaxed import mixed_rate, rate_of_types, split
+from fairlead.rates.relaxed import mixed_rate, split
 
 rates = st.lists(
     st.sampled_from((0.0, 0.1, 0.3, 1.0, 1.5, 2.0, 3.0, 7.0)) | st.floats(0.01, 100.0), min_size=1, max_size=4
@@ -61,7 +61,6 @@ def test_equal_gpus_have_exactly_the_rate_of_their_gang(rate: float, k: int) -> 
     assert split(k, [rate] * k) == [1] * k
     assert mixed_rate([(rate, k)]) == rate
     assert mixed_rate([(rate, k), (rate, k)]) == rate
-    assert rate_of_types(lambda t, gpus, nodes: rate, {0: k}, 1) == rate
 
 
 def test_a_slow_gpu_is_left_out_where_it_would_hold_up_the_rest() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import replace
+from functools import partial
 
 from fairlead.engines.leases import Gpu
 from fairlead.model.allocation import Spot
-from fairlead.rates.relaxed import rate_of_types, split
+from fairlead.rates.relaxed import split
+from fairlead.rates.spot import spot_rate
 from fairlead.rounds.state import State
 
 
@@ -57,8 +58,4 @@ def believed_rate(state: State, j: int, spot: Spot) -> float:
     learnt = state.learnt_rate(j, spot)
     if learnt is not None:
         return learnt
-    model = state.specs[j].model
-    by_type = Counter[int]()
-    for node, count in spot:
-        by_type[int(state.cluster.node_type[node])] += count
-    return rate_of_types(lambda t, gpus, nodes: state.estimator.at(model, t, gpus, nodes), by_type, len(spot))
+    return spot_rate(partial(state.estimator.at, state.specs[j].model), spot, state.cluster.type_of)

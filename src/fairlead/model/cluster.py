@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import MEMORY_GIB, is_gpu_name
@@ -60,6 +61,8 @@ class Cluster:
     nodes: tuple[str, ...]  # n
     node_type: IntArray  # n
     node_gpus: IntArray  # n
+    type_of: tuple[int, ...] = field(init=False)  # n  `node_type` as plain numbers, for single look-ups
+    nodes_of: tuple[tuple[int, ...], ...] = field(init=False)  # t  nodes, the largest first
     capacity: IntArray = field(init=False)  # t  GPUs
     largest_node: IntArray = field(init=False)  # t  GPUs
 
@@ -67,6 +70,8 @@ class Cluster:
         capacity = np.bincount(self.node_type, weights=self.node_gpus, minlength=len(self.types)).astype(np.int64)
         largest = np.zeros(len(self.types), dtype=np.int64)
         np.maximum.at(largest, self.node_type, self.node_gpus)
+        object.__setattr__(self, "type_of", tuple(self.node_type.tolist()))
+        object.__setattr__(self, "nodes_of", _largest_first(self.node_type, self.node_gpus, len(self.types)))
         object.__setattr__(self, "capacity", capacity)
         object.__setattr__(self, "largest_node", largest)
         for array in (self.memory_gib, self.node_type, self.node_gpus, capacity, largest):
@@ -77,9 +82,27 @@ class Cluster:
         return int(self.node_gpus.sum())
 
     def fewest_nodes(self, type_: int, gpus: int) -> int:
-        """Nodes of the type that hold so many GPUs between them, the largest first; one more than there are if none do."""
-        largest_first = np.sort(self.node_gpus[self.node_type == type_])[::-1]
-        return int(np.searchsorted(largest_first.cumsum(), gpus)) + 1
+        """Nodes of the type that hold this many GPUs between them, the largest first; one more than there are if none do."""
+        sizes = self.node_gpus[list(self.nodes_of[type_])]
+        return int(np.searchsorted(sizes.cumsum(), gpus)) + 1
+
+    def gpus_by_type(self, spot: Spot) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        for node, gpus in spot:
+            t = self.type_of[node]
+            counts[t] = counts.get(t, 0) + gpus
+        return counts
+
+    def compact_spot(self, gpus_by_type: Mapping[int, int]) -> Spot:
+        """The fewest nodes that hold these GPUs on an empty cluster, the largest first; a type that has too few is cut."""
+        spot: list[tuple[int, int]] = []
+        for t, gpus in gpus_by_type.items():
+            for node in self.nodes_of[t]:
+                if gpus <= 0:
+                    break
+                spot.append((node, min(gpus, int(self.node_gpus[node]))))
+                gpus -= spot[-1][1]
+        return tuple(sorted(spot))
 
 
 def build_cluster(groups: Sequence[NodeGroup]) -> Cluster:
@@ -134,6 +157,12 @@ def parse_short_form(text: str) -> Cluster:
         if total % size:
             groups.append(NodeGroup(1, gpu.lower(), total % size))
     return build_cluster(groups)
+
+
+def _largest_first(node_type: IntArray, node_gpus: IntArray, types: int) -> tuple[tuple[int, ...], ...]:
+    order = np.lexsort((-node_gpus, node_type))
+    ends = np.searchsorted(node_type[order], np.arange(types + 1))
+    return tuple(tuple(order[ends[t] : ends[t + 1]].tolist()) for t in range(types))
 
 
 def _check_whole(name: str, value: int, most: int) -> None:

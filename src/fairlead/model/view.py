@@ -49,6 +49,7 @@ class View:
     job: IntArray  # j  the job's position for life, ascending
     spots: Mapping[int, Spot]  # j -> where it is now, for jobs that hold GPUs
     rate_at: RateAt
+    rate_on: Callable[[int, Spot], float]  # (position in the view, spot) -> samples per second there
     last_spot: Callable[[int], Spot]  # where a job (position in the view) is or last was; valid until the round is over
     gather: Callable[[str], Any]  # name of a column -> its values; valid until the round is over
     quotas: Quotas | None = None  # None = nobody has a limit

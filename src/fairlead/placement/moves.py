@@ -13,7 +13,6 @@ from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
 from fairlead.model.view import MIXED_TYPES, View
 from fairlead.placement.fill import fill_in_order
-from fairlead.rates.relaxed import rate_of_types
 
 # A job is left alone for this many times its restart cost: once to restore, once to work, so that taking turns costs
 # at most half of the time.
@@ -116,11 +115,10 @@ def _drop_idle_mixes(view: View, grants: Grants, mixing: set[int]) -> Grants:
     free: list[int] = left_over(view, grants).tolist()  # t
     dropped = False
     for j in sorted(mixing):
-        here, there = types_of(view, view.spots.get(j, NOWHERE)), wanted[j]
+        here, there = view.cluster.gpus_by_type(view.spots.get(j, NOWHERE)), wanted[j]
         if here == there or sum(here.values()) != sum(there.values()):
             continue
-        now = rate_on(view, j, here, len(view.spots[j]))
-        then = rate_on(view, j, there, sum(-(-n // int(view.cluster.largest_node[t])) for t, n in there.items()))
+        now, then = view.rate_on(j, view.spots[j]), view.rate_on(j, view.cluster.compact_spot(there))
         if pays(now, then, view.restart_s[j], view.round_s):
             continue
         if all(free[t] + there.get(t, 0) >= count for t, count in here.items()):
@@ -176,23 +174,10 @@ def held_by(view: View, jobs: IntArray) -> Grants:
     types = view.held_type[jobs]
     if (types >= 0).all():
         return Grants(jobs, types, view.held_gpus[jobs])
-    held = [(j, t, gpus) for j in jobs.tolist() for t, gpus in types_of(view, view.spots.get(j, NOWHERE)).items()]
+    spots = [(j, view.spots.get(j, NOWHERE)) for j in jobs.tolist()]
+    held = [(j, t, gpus) for j, spot in spots for t, gpus in view.cluster.gpus_by_type(spot).items()]
     jobs, types, gpus = np.array(held, dtype=np.int64).reshape(-1, 3).T
     return Grants(jobs, types, gpus)
-
-
-def types_of(view: View, spot: Spot) -> dict[int, int]:
-    """GPUs by type."""
-    held: dict[int, int] = {}
-    for node, count in spot:
-        t = int(view.cluster.node_type[node])
-        held[t] = held.get(t, 0) + count
-    return held
-
-
-def rate_on(view: View, j: int, by_type: dict[int, int], nodes: int) -> float:
-    """Samples/s of a job on these GPUs, mixed or not, over so many nodes."""
-    return rate_of_types(lambda t, gpus, over: view.rate_at(j, t, gpus, over), by_type, nodes)
 
 
 def left_over(view: View, grants: Grants) -> IntArray:

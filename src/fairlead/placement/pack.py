@@ -11,7 +11,7 @@ from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
-from fairlead.placement.moves import jobs_that_mix, pays, rate_on, types_of
+from fairlead.placement.moves import jobs_that_mix, pays
 
 
 def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -> dict[int, Spot]:
@@ -45,19 +45,19 @@ def pack(view: View, grants: Grants, pinned: BoolArray, scatter: bool = False) -
 
     for count, j, t in _in_order(view, grants, ~stays):
         spot = pool(t).scatter(count) if scatter else pool(t).take(count, view.last_spot(j))
-        if len(spot) > 1 and j not in mixing and not view.rate_at(j, t, count, len(spot)):
+        if len(spot) > 1 and j not in mixing and not view.rate_on(j, spot):
             pool(t).give_back(spot)  # it does not run spread like that: it waits for a better gap
             continue
         changed[j] = tuple(sorted((*changed[j], *spot))) if changed.get(j) else spot
     for j in sorted(mixing & changed.keys()):
-        if changed[j] and not rate_on(view, j, types_of(view, changed[j]), len(changed[j])):
+        if changed[j] and not view.rate_on(j, changed[j]):
             for node, count in changed[j]:
                 pool(int(view.cluster.node_type[node])).give_back(((node, count),))
             changed[j] = NOWHERE
     for j in sorted(spread, key=lambda j: float(view.restart_s[j])):
         here = pool(int(view.held_type[j]))
         better = here.take_if_fewer(int(view.held_gpus[j]), len(view.spots[j]))
-        if better and _worth_moving(view, j, len(better)):
+        if better and pays(view.rate_on(j, view.spots[j]), view.rate_on(j, better), view.restart_s[j], view.round_s):
             changed[j] = better
         elif better:
             here.give_back(better)
@@ -74,7 +74,7 @@ def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:
             if j in mixing:
                 wanted[j][t] = int(grants.gpus[entry])
         for j, types in wanted.items():
-            stays[grants.jobs == j] = types == types_of(view, view.spots.get(j, NOWHERE))
+            stays[grants.jobs == j] = types == view.cluster.gpus_by_type(view.spots.get(j, NOWHERE))
     return stays
 
 
@@ -101,12 +101,6 @@ def _spread(view: View, kept: IntArray, pinned: BoolArray) -> list[int]:
     fewest = -(-view.held_gpus[several] // view.cluster.largest_node[view.held_type[several]])
     spread: list[int] = np.sort(several[view.held_nodes[several] > fewest]).tolist()
     return spread
-
-
-def _worth_moving(view: View, j: int, nodes: int) -> bool:
-    t, width = int(view.held_type[j]), int(view.held_gpus[j])
-    now, then = view.rate_at(j, t, width, len(view.spots[j])), view.rate_at(j, t, width, nodes)
-    return bool(pays(now, then, view.restart_s[j], view.round_s))
 
 
 class _Pool:

@@ -8,7 +8,6 @@ from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.quotas import Quotas
 from fairlead.model.view import View
-from fairlead.placement.moves import types_of
 
 
 def within_quotas(view: View, changed: dict[int, Spot], pinned: BoolArray) -> dict[int, Spot]:
@@ -51,7 +50,7 @@ def more_than(view: View, before: dict[int, Spot], after: dict[int, Spot]) -> Gr
     entries = []
     for j in sorted(before.keys() | after.keys()):
         here = view.spots.get(j, NOWHERE)
-        old, new = types_of(view, before.get(j, here)), types_of(view, after.get(j, here))
+        old, new = view.cluster.gpus_by_type(before.get(j, here)), view.cluster.gpus_by_type(after.get(j, here))
         entries += [(j, t, new.get(t, 0) - old.get(t, 0)) for t in sorted(old.keys() | new.keys())]
     jobs, types, gpus = np.array([row for row in entries if row[2]], dtype=np.int64).reshape(-1, 3).T
     return Grants(jobs, types, gpus)
@@ -76,7 +75,11 @@ def _take_back(view: View, room: _Room, pinned: BoolArray) -> bool:
 def _reclaim(view: View, room: _Room, pinned: BoolArray, j: int, t: int) -> bool:
     """Borrowers of the type give way until the job fits: who has not started yet first, then the newest."""
     u = int(view.tenant[j])
-    lent = [v for v, spot in room.placed.items() if not pinned[v] and view.tenant[v] != u and t in types_of(view, spot)]
+    lent = [
+        v
+        for v, spot in room.placed.items()
+        if not pinned[v] and view.tenant[v] != u and t in view.cluster.gpus_by_type(spot)
+    ]
     left: list[tuple[int, Spot]] = []
     for v in sorted(lent, key=lambda v: (room.placed[v] == view.spots.get(v), -v)):
         if not room.borrows(int(view.tenant[v]), t):
@@ -108,7 +111,7 @@ class _Room:
 
     def has(self, j: int, spot: Spot) -> bool:
         return all(self._free[node] >= count for node, count in spot) and all(
-            self._may(int(self._view.tenant[j]), t, gpus) for t, gpus in types_of(self._view, spot).items()
+            self._may(int(self._view.tenant[j]), t, gpus) for t, gpus in self._view.cluster.gpus_by_type(spot).items()
         )
 
     def take(self, j: int, spot: Spot) -> None:
@@ -125,7 +128,7 @@ class _Room:
     def _count(self, j: int, spot: Spot, sign: int) -> None:
         for node, count in spot:
             self._free[node] -= sign * count
-        for t, gpus in types_of(self._view, spot).items():
+        for t, gpus in self._view.cluster.gpus_by_type(spot).items():
             self._held[self._view.tenant[j], t] += sign * gpus
             self._left[t] -= sign * gpus
 
@@ -145,7 +148,7 @@ class _Room:
     def place_on(self, j: int, t: int) -> bool:
         """Where it is now if that is free and of the type, else anywhere on it."""
         here = self._view.spots.get(j, NOWHERE)
-        stays = types_of(self._view, here) == {t: int(self._view.width[j])} and self.has(j, here)
+        stays = self._view.cluster.gpus_by_type(here) == {t: int(self._view.width[j])} and self.has(j, here)
         spot = here if stays else self._find_on(j, t)
         self.take(j, spot)
         return bool(spot)

@@ -14,7 +14,6 @@ from fairlead.model.allocation import Answer, Grants
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
-from fairlead.placement.moves import rate_on, types_of
 
 # A job that is this close to the end of its queue has reached it: service is a sum, and sums differ in their last digits.
 REACHED = 1.0 - 1e-6
@@ -80,7 +79,7 @@ def _speed(view: View) -> FloatArray:
     pure = np.flatnonzero(view.held_type >= 0)
     speed[pure] = view.rate[pure, view.held_type[pure]] / best[pure]
     for j in np.flatnonzero((view.held_gpus > 0) & (view.held_type < 0)).tolist():
-        speed[j] = rate_on(view, j, types_of(view, view.spots[j]), len(view.spots[j])) / best[j]
+        speed[j] = view.rate_on(j, view.spots[j]) / best[j]
     return np.where(speed > 0, np.minimum(speed, 1.0), 1.0)
 
 
@@ -154,19 +153,19 @@ class _Hand:
         """The GPUs that it likes best, their value to it, and whether one of them would get no task."""
         rate = {t: self._view.rate_at(j, t, width, 2) for t, may in enumerate(self._mixable[j]) if may and self.left[t]}
         mix: dict[int, int] = {}
-        need, nodes, cost = width, 0, 0.0
+        need, cost = width, 0.0
         for t in sorted(rate, key=lambda t: (-rate[t] / self._price[t], t)):
             take = min(need, self.left[t])
             mix[t] = take
             need -= take
-            nodes += -(-take // int(self._view.cluster.largest_node[t]))
             cost += take * self._price[t]
             if not need:
                 break
         if need or len(mix) < 2:
             return NOTHING, 0.0, False
-        mixed = rate_on(self._view, j, mix, nodes)
-        waste = any(self._view.rate_at(j, t, width, nodes) < mixed for t in mix)
+        spot = self._view.cluster.compact_spot(mix)
+        mixed = self._view.rate_on(j, spot)
+        waste = any(self._view.rate_at(j, t, width, len(spot)) < mixed for t in mix)
         return mix, mixed * width / cost, waste
 
 

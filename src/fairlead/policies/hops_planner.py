@@ -15,6 +15,7 @@ from fairlead.numerics.exchange import exchange
 from fairlead.numerics.spots import Plan, SpotChoices
 from fairlead.rates.age import restart_factor
 from fairlead.rates.configurations import Kinds
+from fairlead.rates.spot import spot_rate
 
 POWER = 1.0  # lambda, of priorities as weights of speed
 SERVED = 2.0  # K, worth of a GPU of its smallest width to the job that is latest of all
@@ -105,11 +106,11 @@ class Planner:
         others = [node for node in others if node not in own and self._may_spread(kind, t)]
         nodes = [*own, *sorted(others, key=lambda node: -int(free[node]))]
         room = sum(int(free[node]) for node in nodes)
-        now = self._kinds.rate(kind, t, width, len(spot))
+        now = self._kinds.rate_on(kind, spot)
         for more in reversed([w for w in self._kinds.widths[kind] if width < w <= width + room]):
             added = dict(_fill(nodes, free, more - width))
             wider = tuple(sorted((node, own.get(node, 0) + added.get(node, 0)) for node in {*own, *added}))
-            rate = self._kinds.rate(kind, t, more, len(wider))
+            rate = self._kinds.rate_on(kind, wider)
             if rate > 0 and self.value(j, rate, wider) > self._value_of(j, now, spot):
                 return wider
         return None
@@ -180,7 +181,7 @@ class Planner:
 
     def _spread_spots(self, kind: int, t: int, width: int, free: IntArray) -> list[tuple[float, Spot]]:
         nodes = np.flatnonzero((self._view.cluster.node_type == t) & (free > 0)).tolist()
-        spots = [(self._kinds.rate(kind, t, width, len(spot)), spot) for spot in spots_over_nodes(nodes, free, width)]
+        spots = [(self._kinds.rate_on(kind, spot), spot) for spot in spots_over_nodes(nodes, free, width)]
         return [(rate, spot) for rate, spot in spots if rate > 0]
 
     def on_nodes(self, jobs: list[int], free: IntArray) -> SpotChoices:
@@ -225,9 +226,7 @@ class Planner:
         spot = self._view.spots.get(j, NOWHERE)
         if not spot or any(free[node] < gpus for node, gpus in spot):
             return None
-        types = {int(self._view.cluster.node_type[node]) for node, _ in spot}
-        gpus, kind = sum(count for _, count in spot), int(self._kinds.of[j])
-        return j, self._value_of(j, min(self._kinds.rate(kind, t, gpus, len(spot)) for t in types), spot), spot
+        return j, self._value_of(j, self._kinds.rate_on(int(self._kinds.of[j]), spot), spot), spot
 
     def value(self, j: int, rate: float, spot: Spot) -> float:
         return self._values(j, [(rate, spot)])[0]
@@ -257,12 +256,10 @@ class Planner:
         return self._worth(np.full(len(nodes), j), rate * speed, np.full(len(nodes), gpus))
 
     def _speed_on(self, j: int, spot: Spot) -> float:
+        """What sensing makes of the profile's rate."""
         if self._relative is None or self._spread is None:
             return 1.0
-        slowest = min(float(self._relative[j, node]) for node, _ in spot)
-        if len(spot) == 1:
-            return slowest
-        return slowest * min(float(self._spread[j, self._view.cluster.node_type[node]]) for node, _ in spot)
+        return spot_rate(_as_profiled, spot, self._view.cluster.type_of, self._relative[j], self._spread[j])
 
     def _group_speed(self, job: IntArray, group: IntArray, gpus: IntArray, groups: Groups) -> FloatArray:
         """Of configurations: the mean over the nodes of their group, and what being spread adds to it."""
@@ -281,6 +278,10 @@ class Planner:
             for width in self._kinds.widths[kind]
         ]
         return min((rate for rate in rates if rate > 0), default=1.0)
+
+
+def _as_profiled(type_: int, gpus: int, nodes: int) -> float:
+    return 1.0
 
 
 def urgencies(prior: FloatArray, bias: float | None = None) -> FloatArray:

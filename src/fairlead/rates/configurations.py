@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
+from fairlead.rates.spot import spot_rate
 
 
 class Kinds:
@@ -37,6 +41,9 @@ class Kinds:
         if rate is None:
             rate = self._rates[key] = self._view.rate_at(self.first[kind], type_, gpus, nodes)
         return rate
+
+    def rate_on(self, kind: int, spot: Spot) -> float:
+        return spot_rate(partial(self.rate, kind), spot, self._view.cluster.type_of)
 
     def sensitivity(self) -> FloatArray:
         """k  what spreading costs: rate per GPU on one / on two GPUs of two nodes, the mean over usable types (Hops).

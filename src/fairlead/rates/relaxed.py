@@ -7,7 +7,7 @@ GPUs like it. Standard library only: a training script on a worker uses the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heapreplace
 from math import floor
 
@@ -57,11 +57,3 @@ def mixed_rate(parts: Sequence[tuple[float, int]]) -> float:
         left -= working[last][1]
         heapreplace(heap, ((counts[last] + 1) / working[last][0], last))
     return working[last][0] / counts[last]
-
-
-def rate_of_types(at: Callable[[int, int, int], float], by_type: Mapping[int, int], nodes: int) -> float:
-    """Rate of a grant, GPUs by type, on so many nodes; `at` tells it for a gang (type, GPUs, nodes)."""
-    gpus = sum(by_type.values())
-    if len(by_type) == 1:
-        return at(next(iter(by_type)), gpus, nodes)
-    return mixed_rate([(at(t, gpus, nodes), count) for t, count in by_type.items()])

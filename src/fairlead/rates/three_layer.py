@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -13,7 +14,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import Estimator, TableEstimator
 from fairlead.rates.profile import Profile
-from fairlead.rates.relaxed import mixed_rate
+from fairlead.rates.spot import spot_rate
 from fairlead.rates.unmeasured import WithUnmeasured
 
 
@@ -197,11 +198,8 @@ class ThreeLayer:
     def predict(self, job: int, model: str, spot: Spot) -> float:
         """Samples a second on this spot."""
         row = np.array([job])
-        rate = self._predicted(model, spot, self.relative(row)[0])
-        if len(spot) < 2:
-            return rate
-        spread = self.spread(row)[0]
-        return rate * min(float(spread[self._node_type[node]]) for node, _ in spot)
+        spread = self.spread(row)[0] if len(spot) > 1 else None
+        return spot_rate(partial(self._table.at, model), spot, self._node_type, self.relative(row)[0], spread)
 
     def layer(self, job: int, node: int) -> Heard:
         """Which layer answers for the job on this node alone."""
@@ -218,13 +216,8 @@ class ThreeLayer:
         return len(self._of_node.get(node, {}))
 
     def _predicted(self, model: str, spot: Spot, relative: FloatArray) -> float:
-        """The table's rate with every node (n) so many times as fast; 0 on no node at all."""
-        gpus = sum(count for _, count in spot)
-        at = [self._table.at(model, self._node_type[node], gpus, len(spot)) for node, _ in spot]
-        if len({self._node_type[node] for node, _ in spot}) > 1:
-            pairs = zip(at, spot, strict=True)
-            return mixed_rate([(rate * float(relative[node]), count) for rate, (node, count) in pairs])
-        return at[0] * min(float(relative[node]) for node, _ in spot) if spot else 0.0
+        """The table's rate, were every node (n) this many times as fast as its type."""
+        return spot_rate(partial(self._table.at, model), spot, self._node_type, relative)
 
 
 class _Mean(NamedTuple):

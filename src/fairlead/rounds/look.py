@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
 from fairlead.policies.policy import Knows, Policy
+from fairlead.rates.spot import spot_rate
 from fairlead.rounds.state import State
 
 _LENGTHS = frozenset({"total", "done"})
@@ -40,6 +42,9 @@ def look(state: State, policy: Policy, round_s: float) -> View:
     def rate_at(j: int, type_: int, gpus: int, nodes: int) -> float:
         return state.estimator.at(state.specs[active[j]].model, type_, gpus, nodes)
 
+    def rate_on(j: int, spot: Spot) -> float:
+        return spot_rate(partial(state.estimator.at, state.specs[active[j]].model), spot, state.cluster.type_of)
+
     return View(
         now_s=now_s,
         round_s=round_s,
@@ -53,6 +58,7 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         job=active,
         spots=_Spots(state, active),
         rate_at=rate_at,
+        rate_on=rate_on,
         last_spot=lambda j: state.last_spots[active[j]],
         gather=gather,
         quotas=state.quotas,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fairlead.model.allocation import Spot
 from fairlead.model.cluster import Cluster
@@ -11,8 +12,12 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.random import stream
 from fairlead.rates.estimator import Estimator
+<<<<<<< HEAD
 from fairlead.rates.relaxed import mixed_rate
 from fairlead.rates.three_layer import Learns
+=======
+from fairlead.rates.spot import spot_rate
+>>>>>>> bc09496 (rates: one function for the rate of a spot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +61,17 @@ class Truth:
         self.cluster = cluster
         self.world = world
         self.rates = rates
+<<<<<<< HEAD
         self._learnt = learnt
         self._node_type: list[int] = cluster.node_type.tolist()
+=======
+>>>>>>> bc09496 (rates: one function for the rate of a spot)
         self.factor = _factors(world, len(cluster.nodes))  # n
         self.total = [_samples(spec, rates) for spec in jobs]  # j  samples
         self.restart_s = [rates.restart_s(spec.model) for spec in jobs]  # j
 
     def rate(self, j: int, spot: Spot) -> float:
+<<<<<<< HEAD
         """Samples per second of the whole job. The slowest node of a gang sets the pace of all; on several types the
         tasks of a step are split by the speed of each GPU.
         """
@@ -77,6 +86,10 @@ class Truth:
         if len({self._node_type[node] for node, _ in spot}) == 1:
             return at[0] * min(self.factor[node] for node, _ in spot)
         return mixed_rate([(rate * self.factor[node], count) for rate, (node, count) in zip(at, spot, strict=True)])
+=======
+        """Samples per second of the whole job."""
+        return spot_rate(partial(self.rates.at, self.jobs[j].model), spot, self.cluster.type_of, self.factor)
+>>>>>>> bc09496 (rates: one function for the rate of a spot)
 
     def declared(self) -> list[JobSpec]:
         """The jobs as their owners describe them, with the error in their lengths."""
