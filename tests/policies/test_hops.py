@@ -19,9 +19,10 @@ from fairlead.numerics.metrics import expected_run_s
 from fairlead.numerics.random import stream
 from fairlead.numerics.solve import NO_LIMIT
 from fairlead.numerics.spots import GREEDY, Plan, SpotChoices, exact
+from fairlead.placement.pool import neighbour_spots
 from fairlead.policies import REGISTRY, hops_planner
 from fairlead.policies.hops import SLACK, adjust, hops, late_by, queue_order, window
-from fairlead.policies.hops_planner import SIGMA, Planner, free_for_planning, nodes_alike, spots_over_nodes, urgencies
+from fairlead.policies.hops_planner import SIGMA, Planner, free_for_planning, nodes_alike, urgencies
 from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 from fairlead.rates.profile import ModelFacts, Profile
@@ -97,10 +98,10 @@ def test_sensitivity_is_what_a_second_node_costs() -> None:
 def test_neighbours_are_filled_one_after_another_and_only_as_few_as_needed() -> None:
     free = np.array([2, 3, 1, 4])
 
-    assert spots_over_nodes([0, 1, 2, 3], free, 5) == [((0, 2), (1, 3)), ((2, 1), (3, 4))]
-    assert spots_over_nodes([1, 3], free, 5) == [((1, 3), (3, 2)), ((1, 1), (3, 4))]
-    assert spots_over_nodes([0, 1, 2, 3], free, 4) == [((3, 4),)]
-    assert spots_over_nodes([0, 1], free, 6) == []
+    assert neighbour_spots([0, 1, 2, 3], free, 5) == [((0, 2), (1, 3)), ((2, 1), (3, 4))]
+    assert neighbour_spots([1, 3], free, 5) == [((1, 3), (3, 2)), ((1, 1), (3, 4))]
+    assert neighbour_spots([0, 1, 2, 3], free, 4) == [((3, 4),)]
+    assert neighbour_spots([0, 1], free, 6) == []
 
 
 def test_only_who_does_not_mind_is_spread() -> None:

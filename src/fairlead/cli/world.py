@@ -70,6 +70,14 @@ class Rules:
             metavar="DURATION",
         ),
     ] = "0"
+    placer: Annotated[
+        str,
+        typer.Option(
+            "--placer",
+            help="How grants become nodes: packed, packed without gathering spread jobs later, or scattered.",
+            metavar="pack|keep|scatter",
+        ),
+    ] = "pack"
     sensing: Annotated[
         str,
         typer.Option(
@@ -99,12 +107,14 @@ class Rules:
         )
 
     def settings(self) -> Settings:
+        from fairlead.placement.pack import PLACERS
         from fairlead.rounds.loop import Settings, When
 
         return Settings(
             _positive("--round", self.round_),
             When(choose("--decide", self.decide, When)),
             parse_duration(self.min_run),
+            placer=choose("--placer", self.placer, PLACERS),
             task_s=_positive("--task", self.task),
         )
 

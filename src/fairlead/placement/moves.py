@@ -12,7 +12,8 @@ import numpy as np
 from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
 from fairlead.model.view import MIXED_TYPES, View
-from fairlead.placement.fill import fill_in_order
+from fairlead.placement.pool import Pool, free_after
+from fairlead.placement.refill import refill
 
 # A job is left alone for this many times its restart cost: once to restore, once to work, so that taking turns costs
 # at most half of the time.
@@ -44,26 +45,19 @@ def settle_spots(view: View, spots: Sequence[Spot], pinned: BoolArray) -> dict[i
     wanted = {j: spot for j, spot in enumerate(spots) if spot != view.spots.get(j, NOWHERE) and not pinned[j]}
     if not pinned.any():
         return wanted
-    free = view.node_free.copy()  # n
-    for j in wanted:
-        _take(free, view.spots.get(j, NOWHERE), -1)
+    pool = Pool(view.cluster, free_after(view.node_free, given_back=(view.spots.get(j, NOWHERE) for j in wanted)))
     changed: dict[int, Spot] = {}
     for j, spot in wanted.items():
-        if all(free[node] >= count for node, count in spot):
+        if pool.has(spot):
             changed[j] = spot
-            _take(free, spot)
+            pool.take(spot)
     for j in sorted(wanted.keys() & view.spots.keys() - changed.keys()):
         here = view.spots[j]
-        if all(free[node] >= count for node, count in here):
-            _take(free, here)
+        if pool.has(here):
+            pool.take(here)
         else:
             changed[j] = NOWHERE
     return changed
-
-
-def _take(free: IntArray, spot: Spot, sign: int = 1) -> None:
-    for node, count in spot:
-        free[node] -= sign * count
 
 
 def drop_idle_moves(view: View, grants: Grants) -> Grants:
@@ -147,9 +141,8 @@ def fill_gaps(view: View, wanted: Grants, after: Grants) -> Grants:
     place[wanted.jobs[::-1]] = np.arange(len(wanted.jobs) - 1, -1, -1)  # the first entry of a job is written last
     without = np.ones(view.jobs, dtype=np.bool_)  # j
     without[after.jobs] = False
-    jobs = np.flatnonzero(without)
-    first = jobs[np.lexsort((place[jobs], view.held_gpus[jobs] == 0))]
-    return Grants(*fill_in_order(first, view.width, view.rate, gap))
+    waiting = np.flatnonzero(without)
+    return refill(view, waiting, -place[waiting], gap)
 
 
 def joined(one: Grants, other: Grants) -> Grants:

@@ -8,6 +8,8 @@ from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.quotas import Quotas
 from fairlead.model.view import View
+from fairlead.placement.pool import Pool, free_after
+from fairlead.placement.refill import refill_order
 
 
 def within_quotas(view: View, changed: dict[int, Spot], pinned: BoolArray) -> dict[int, Spot]:
@@ -33,10 +35,9 @@ def within_quotas(view: View, changed: dict[int, Spot], pinned: BoolArray) -> di
         room.take(j, place)
     while _take_back(view, room, pinned):
         pass  # a gang that gave way can leave its own tenant below what is its own
-    for j in range(view.jobs):
-        if j not in room.placed:
-            here = view.spots.get(j, NOWHERE)
-            room.take(j, here if here and room.has(j, here) else room.find(j))
+    without = np.array([j for j in range(view.jobs) if j not in room.placed], dtype=np.int64)
+    for j in refill_order(view, without, np.zeros(len(without))).tolist():
+        room.place(j)
     before = view.spots
     return {
         j: room.placed.get(j, NOWHERE)
@@ -96,41 +97,31 @@ def _reclaim(view: View, room: _Room, pinned: BoolArray, j: int, t: int) -> bool
 
 
 class _Room:
-    """What is free while places are handed out one by one."""
+    """The pool of nodes with the limits of tenants, and which jobs have been placed there."""
 
     def __init__(self, view: View, quotas: Quotas) -> None:
         self._view, self._quotas = view, quotas
-        self._node_type: list[int] = view.cluster.node_type.tolist()
+        whole = free_after(view.node_free, given_back=view.spots.values())
+        self._pool = Pool(view.cluster, np.where(view.node_up, whole, 0))
         self._held: FloatArray = np.zeros_like(quotas.most)  # u,t  GPUs
-        self._free: IntArray = view.node_free.copy()  # n
-        for spot in view.spots.values():
-            for node, count in spot:
-                self._free[node] += count if view.node_up[node] else 0
         self._left: IntArray = view.capacity.copy()  # t  GPUs that nobody holds
         self.placed: dict[int, Spot] = {}  # j
 
     def has(self, j: int, spot: Spot) -> bool:
-        return all(self._free[node] >= count for node, count in spot) and all(
-            self._may(int(self._view.tenant[j]), t, gpus) for t, gpus in self._view.cluster.gpus_by_type(spot).items()
-        )
+        by_type = self._view.cluster.gpus_by_type(spot)
+        return self._pool.has(spot) and all(self._may(j, t, gpus) for t, gpus in by_type.items())
 
     def take(self, j: int, spot: Spot) -> None:
         if spot:
-            self.placed[j] = spot
-            self._count(j, spot, 1)
+            self._pool.take(spot)
+            self._count(j, spot)
 
     def leave(self, j: int) -> Spot:
         """Where it was."""
         spot = self.placed.pop(j)
-        self._count(j, spot, -1)
+        self._pool.give_back(spot)
+        self._add(j, spot, -1)
         return spot
-
-    def _count(self, j: int, spot: Spot, sign: int) -> None:
-        for node, count in spot:
-            self._free[node] -= sign * count
-        for t, gpus in self._view.cluster.gpus_by_type(spot).items():
-            self._held[self._view.tenant[j], t] += sign * gpus
-            self._left[t] -= sign * gpus
 
     def is_own(self, j: int, t: int) -> bool:
         """Whether with this job on the type its tenant holds no more than is its own."""
@@ -147,35 +138,33 @@ class _Room:
 
     def place_on(self, j: int, t: int) -> bool:
         """Where it is now if that is free and of the type, else anywhere on it."""
+        here, width = self._view.spots.get(j, NOWHERE), int(self._view.width[j])
+        if self._view.cluster.gpus_by_type(here) == {t: width} and self.has(j, here):
+            self.take(j, here)
+        elif self._may(j, t, width):
+            self._count(j, self._pool.place(t, width))
+        return j in self.placed
+
+    def place(self, j: int) -> None:
+        """Where it is now if that is free, else on its fastest type that has room."""
         here = self._view.spots.get(j, NOWHERE)
-        stays = self._view.cluster.gpus_by_type(here) == {t: int(self._view.width[j])} and self.has(j, here)
-        spot = here if stays else self._find_on(j, t)
-        self.take(j, spot)
-        return bool(spot)
+        if here and self.has(j, here):
+            self.take(j, here)
+        else:
+            any(self.place_on(j, t) for t in self.types_for(j))
 
-    def find(self, j: int) -> Spot:
-        """On its fastest type that has room: the fullest node that fits, else as few nodes as hold it."""
-        return next(filter(None, (self._find_on(j, t) for t in self.types_for(j))), NOWHERE)
+    def _count(self, j: int, spot: Spot) -> None:
+        if spot:
+            self.placed[j] = spot
+            self._add(j, spot, 1)
 
-    def _find_on(self, j: int, t: int) -> Spot:
-        width = int(self._view.width[j])
-        return self._on(t, width) if self._may(int(self._view.tenant[j]), t, width) else NOWHERE
+    def _add(self, j: int, spot: Spot, sign: int) -> None:
+        for t, gpus in self._view.cluster.gpus_by_type(spot).items():
+            self._held[self._view.tenant[j], t] += sign * gpus
+            self._left[t] -= sign * gpus
 
-    def _on(self, t: int, width: int) -> Spot:
-        nodes = [n for n, type_ in enumerate(self._node_type) if type_ == t and self._free[n] > 0]
-        fitting = [n for n in nodes if self._free[n] >= width]
-        if fitting:
-            return ((min(fitting, key=lambda n: (self._free[n], n)), width),)
-        spot: list[tuple[int, int]] = []
-        for n in sorted(nodes, key=lambda n: (-self._free[n], n)):
-            count = min(int(self._free[n]), width)
-            spot.append((n, count))
-            width -= count
-            if not width:
-                return tuple(sorted(spot))
-        return NOWHERE
-
-    def _may(self, u: int, t: int, gpus: int) -> bool:
+    def _may(self, j: int, t: int, gpus: int) -> bool:
+        u = int(self._view.tenant[j])
         waiting_for_owner = np.maximum(self._quotas.kept[:, t] - self._held[:, t], 0)
         others = float(waiting_for_owner.sum() - waiting_for_owner[u])
         return bool(self._held[u, t] + gpus <= self._quotas.most[u, t] and gpus + others <= self._left[t])

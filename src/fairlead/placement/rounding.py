@@ -10,8 +10,8 @@ import numpy as np
 from fairlead.model.allocation import Grants, Shares
 from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
 from fairlead.model.view import View
-from fairlead.placement.fill import fill_in_order
 from fairlead.placement.moves import NO_GRANTS, held_by, joined, left_over
+from fairlead.placement.refill import refill
 
 # Solvers answer to about 1e-9; a share closer than this to a whole number is that number.
 WHOLE = 1e-6
@@ -72,7 +72,9 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
         served = _serve_owners(view, shares, left, free, waits)
     grants = joined(kept, served)
     if any(free) and any(waits):
-        grants = joined(grants, _refill(view, shares, left, free, waits))
+        waiting = np.flatnonzero(waits)
+        owed_gangs = left.sum(axis=1)[shares.owner_of[waiting]] / view.width[waiting]
+        grants = joined(grants, refill(view, waiting, owed_gangs, np.array(free)))
     granted = _by_owner(shares, grants)
     owing = np.minimum(np.maximum(credit - granted, -claims.most), claims.most)
     owing[np.abs(owing) < WHOLE] = 0.0
@@ -203,17 +205,6 @@ def _serve_owners(view: View, shares: Shares, credit: FloatArray, free: list[int
             insort(claims, again)
     jobs, types = np.array(served, dtype=np.int64).reshape(-1, 2).T
     return Grants(jobs, types, view.width[jobs])
-
-
-def _refill(view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]) -> Grants:
-    """Leftover GPUs to jobs without any, those that run first, then most owed, on the fastest type with room.
-
-    No share demands that leftovers go round, so they do not.
-    """
-    waiting = np.flatnonzero(waits)
-    owed = credit.sum(axis=1)[shares.owner_of[waiting]] / view.width[waiting]
-    first = waiting[np.lexsort((view.job[waiting], -owed, view.held_gpus[waiting] == 0))]
-    return Grants(*fill_in_order(first, view.width, view.rate, np.array(free)))
 
 
 _Claim = tuple[float, int, int, int]  # part of the gang that is owed, -owner, -type, job

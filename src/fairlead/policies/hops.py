@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fairlead.model.allocation import NOWHERE, Answer, Placement, Spot
+from fairlead.model.allocation import NOWHERE, Answer, Placement
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.model.words import choose
 from fairlead.numerics.metrics import isolated_rate
+from fairlead.placement.pool import free_after
 from fairlead.policies.hops_planner import POWER, SERVED, SIGMA, Planner, free_for_planning
 from fairlead.rates.age import expected_age_s, latency_ratio
 
@@ -78,7 +79,7 @@ def hops(
         if not plan.spots:
             break
         spots.update(plan.spots)
-        free = _without(free, plan.spots)
+        free = free_after(free, taken=plan.spots.values())
         queue = queue[~np.isin(queue, list(plan.spots))]
     if widen:
         spots.update(planner.widened({j: spot for j, spot in spots.items() if not pinned[j]}, free))
@@ -160,11 +161,3 @@ _PRIORITIES: dict[str, Callable[[View], FloatArray]] = {
     "sjf": lambda view: -expected_age_s(view) / 3600.0,
     "srtf": lambda view: -_remaining_s(view) / 3600.0,
 }
-
-
-def _without(free: IntArray, spots: dict[int, Spot]) -> IntArray:
-    free = free.copy()
-    for spot in spots.values():
-        for node, gpus in spot:
-            free[node] -= gpus
-    return free

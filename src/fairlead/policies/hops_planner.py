@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from fairlead.model.view import View
 from fairlead.numerics.configurations import Choices, Groups, group_nodes, two_stage
 from fairlead.numerics.exchange import exchange
 from fairlead.numerics.spots import Plan, SpotChoices
+from fairlead.placement.pool import fill_nodes, free_after, neighbour_spots
 from fairlead.rates.age import restart_factor
 from fairlead.rates.configurations import Kinds
 from fairlead.rates.spot import spot_rate
@@ -108,7 +109,7 @@ class Planner:
         room = sum(int(free[node]) for node in nodes)
         now = self._kinds.rate_on(kind, spot)
         for more in reversed([w for w in self._kinds.widths[kind] if width < w <= width + room]):
-            added = dict(_fill(nodes, free, more - width))
+            added = dict(fill_nodes(nodes, free, more - width))
             wider = tuple(sorted((node, own.get(node, 0) + added.get(node, 0)) for node in {*own, *added}))
             rate = self._kinds.rate_on(kind, wider)
             if rate > 0 and self.value(j, rate, wider) > self._value_of(j, now, spot):
@@ -181,7 +182,7 @@ class Planner:
 
     def _spread_spots(self, kind: int, t: int, width: int, free: IntArray) -> list[tuple[float, Spot]]:
         nodes = np.flatnonzero((self._view.cluster.node_type == t) & (free > 0)).tolist()
-        spots = [(self._kinds.rate_on(kind, spot), spot) for spot in spots_over_nodes(nodes, free, width)]
+        spots = [(self._kinds.rate_on(kind, spot), spot) for spot in neighbour_spots(nodes, free, width)]
         return [(rate, spot) for rate, spot in spots if rate > 0]
 
     def on_nodes(self, jobs: list[int], free: IntArray) -> SpotChoices:
@@ -311,30 +312,5 @@ def nodes_alike(view: View, relative: FloatArray | None) -> tuple[IntArray, IntA
 
 def free_for_planning(view: View, pinned: BoolArray) -> IntArray:
     """n  idle GPUs once every job that may be moved has given its own back."""
-    free = view.node_free.copy()
-    for j, spot in view.spots.items():
-        if not pinned[j]:
-            for node, gpus in spot:
-                free[node] += gpus
+    free = free_after(view.node_free, given_back=(spot for j, spot in view.spots.items() if not pinned[j]))
     return np.where(view.node_up, free, 0)
-
-
-def spots_over_nodes(nodes: Sequence[int], free: IntArray, gpus: int) -> list[Spot]:
-    """Neighbours among `nodes`, filled one after another from either end, and only as few as can hold `gpus`."""
-    idle = free[list(nodes)]
-    reach = np.concatenate(([0], np.cumsum(idle)))
-    for count in range(1, len(nodes) + 1):
-        first = np.flatnonzero(reach[count:] - reach[:-count] >= gpus)
-        if first.size:
-            rows = [list(nodes[at : at + count]) for at in first.tolist()]
-            return list(dict.fromkeys(_fill(way, free, gpus) for row in rows for way in (row, row[::-1])))
-    return []
-
-
-def _fill(nodes: Sequence[int], free: IntArray, gpus: int) -> Spot:
-    spot = []
-    for node in nodes:
-        take = min(gpus, int(free[node]))
-        spot.append((node, take))
-        gpus -= take
-    return tuple(sorted(piece for piece in spot if piece[1]))

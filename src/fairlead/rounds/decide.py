@@ -15,7 +15,7 @@ from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.view import View
 from fairlead.model.words import counted
 from fairlead.placement.moves import RESTARTS_WORTH, drop_idle_moves, fill_gaps, joined, settle, settle_spots
-from fairlead.placement.pack import pack
+from fairlead.placement.pack import Placer, pack
 from fairlead.placement.quotas import more_than, within_quotas
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, charge, round_shares
 from fairlead.policies.policy import Policy
@@ -34,7 +34,7 @@ class Rules:
     """What holds for every policy."""
 
     min_run_s: float = 0.0  # a job keeps what it was given for at least this long
-    scatter: bool = False  # place gangs without regard to nodes, to see what packing is worth
+    placer: Placer = pack
 
 
 DEFAULT_RULES = Rules()
@@ -68,7 +68,7 @@ def decide(
         if isinstance(allocation, Shares):
             owed = charge(owed, allocation, more)
             holds_until_s = holds_until_s if exact and not more.jobs.size else view.now_s
-        changed = pack(view, joined(kept, more), pinned, rules.scatter)
+        changed = rules.placer(view, joined(kept, more), pinned)
     if view.quotas is not None:
         placed, changed = changed, within_quotas(view, changed, pinned)
         given = more_than(view, placed, changed)

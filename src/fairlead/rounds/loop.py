@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Event, Progress, Started, Stopped
+from fairlead.model.words import choose
+from fairlead.placement.pack import PLACERS
 from fairlead.policies.policy import Policy
 from fairlead.rounds.decide import Memory, Rules, decide
 from fairlead.rounds.look import look
@@ -52,7 +54,7 @@ class Settings:
     round_s: float = 360.0
     when: When = When.ROUNDS
     min_run_s: float = 0.0
-    scatter: bool = False
+    placer: str = "pack"  # of `PLACERS`
     # Where single tasks are decided: about how long one takes on the fastest type, and which part of that a GPU needs to
     # turn from one job to another, unless a cost of moves is given.
     task_s: float = 60.0
@@ -60,7 +62,15 @@ class Settings:
 
     @property
     def rules(self) -> Rules:
-        return Rules(self.min_run_s, self.scatter)
+        return Rules(self.min_run_s, PLACERS[choose("placer", self.placer, PLACERS)])
+
+
+def settings_from_json(record: Mapping[str, Any]) -> Settings:
+    """Settings as a journal's header holds them; older ones have `scatter` instead of a placer."""
+    values = {**record, "when": When(record["when"])}
+    if values.pop("scatter", False):
+        values["placer"] = "scatter"
+    return Settings(**values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,8 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.random import stream
 from fairlead.rates.estimator import Estimator
-<<<<<<< HEAD
-from fairlead.rates.relaxed import mixed_rate
-from fairlead.rates.three_layer import Learns
-=======
 from fairlead.rates.spot import spot_rate
->>>>>>> bc09496 (rates: one function for the rate of a spot)
+from fairlead.rates.three_layer import Learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +57,17 @@ class Truth:
         self.cluster = cluster
         self.world = world
         self.rates = rates
-<<<<<<< HEAD
         self._learnt = learnt
-        self._node_type: list[int] = cluster.node_type.tolist()
-=======
->>>>>>> bc09496 (rates: one function for the rate of a spot)
         self.factor = _factors(world, len(cluster.nodes))  # n
         self.total = [_samples(spec, rates) for spec in jobs]  # j  samples
         self.restart_s = [rates.restart_s(spec.model) for spec in jobs]  # j
 
     def rate(self, j: int, spot: Spot) -> float:
-<<<<<<< HEAD
-        """Samples per second of the whole job. The slowest node of a gang sets the pace of all; on several types the
-        tasks of a step are split by the speed of each GPU.
-        """
+        """Samples per second of the whole job."""
         model = self.jobs[j].model
         if self._learnt is not None:
             return self._learnt.predict(j, model, spot)
-        if len(spot) == 1:
-            node, gpus = spot[0]
-            return self.rates.at(model, self._node_type[node], gpus, 1) * self.factor[node]
-        gpus = sum(count for _, count in spot)
-        at = [self.rates.at(model, self._node_type[node], gpus, len(spot)) for node, _ in spot]
-        if len({self._node_type[node] for node, _ in spot}) == 1:
-            return at[0] * min(self.factor[node] for node, _ in spot)
-        return mixed_rate([(rate * self.factor[node], count) for rate, (node, count) in zip(at, spot, strict=True)])
-=======
-        """Samples per second of the whole job."""
-        return spot_rate(partial(self.rates.at, self.jobs[j].model), spot, self.cluster.type_of, self.factor)
->>>>>>> bc09496 (rates: one function for the rate of a spot)
+        return spot_rate(partial(self.rates.at, model), spot, self.cluster.type_of, self.factor)
 
     def declared(self) -> list[JobSpec]:
         """The jobs as their owners describe them, with the error in their lengths."""

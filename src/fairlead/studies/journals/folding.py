@@ -35,7 +35,7 @@ def policy_of(header: Header) -> Policy:
 
 
 def settings_of(header: Header) -> Settings:
-    return Settings(**{**header.settings, "when": When(header.settings["when"])})
+    return settings_from_json(header.settings)
 
 
 def state_at(path: Path, time_s: float | None = None) -> State:

@@ -193,7 +193,7 @@ def _run(seed: int, jobs: int, policy: str, *, packed: bool = True, liar: str | 
     done: list[float] = []
     believed = _with_lie(profile, liar) if liar else None
     cluster = build_cluster([NodeGroup(2, gpu, 4) for gpu in TYPES])
-    settings = Settings(ROUND_S, scatter=not packed)
+    settings = Settings(ROUND_S, placer="pack" if packed else "scatter")
     setup = Setup(cluster, trace, profile, _policies()[policy], settings, restart_s=RESTART_S, believed=believed)
 
     def at_last_arrival(state: State) -> None:

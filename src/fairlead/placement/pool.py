@@ -1,0 +1,154 @@
+"""The one pool of nodes: free GPUs while jobs are put on nodes one by one."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fairlead.model.allocation import NOWHERE, Spot
+from fairlead.model.arrays import IntArray
+from fairlead.model.cluster import Cluster
+from fairlead.numerics.spots import fits
+
+
+class Pool:
+    """Free GPUs (n) of a cluster; what is taken here is not there for the next caller.
+
+    Nodes of a type are kept by how many GPUs they have left, so that the best fit is found without a search.
+    """
+
+    def __init__(self, cluster: Cluster, free: IntArray) -> None:
+        self.free: list[int] = free.tolist()  # n
+        self._cluster = cluster
+        self._shelves: dict[int, list[list[int]]] = {}  # t -> GPUs left -> nodes, ascending
+
+    def has(self, spot: Spot) -> bool:
+        return fits(spot, self.free)
+
+    def take(self, spot: Spot) -> None:
+        for node, gpus in spot:
+            self._set(node, self.free[node] - gpus)
+
+    def give_back(self, spot: Spot) -> None:
+        for node, gpus in spot:
+            self._set(node, self.free[node] + gpus)
+
+    def place(self, type_: int, gpus: int, last: Spot = NOWHERE) -> Spot:
+        """Take the fullest node that fits; else the emptiest nodes one after another, and the best fit for the rest.
+
+        Of equally full nodes one of `last`. NOWHERE if the type has fewer GPUs free.
+        """
+        shelves = self._shelves_of(type_)
+        node = self._best_fit(shelves, gpus, last)
+        if node is not None:
+            self._set(node, self.free[node] - gpus)
+            return ((node, gpus),)
+        if gpus > self._left(shelves):
+            return NOWHERE
+        spot: list[tuple[int, int]] = []
+        while gpus:
+            node = self._best_fit(shelves, gpus, last)
+            if node is None:
+                node = self._emptiest(shelves, last)
+            count = min(gpus, self.free[node])
+            self._set(node, self.free[node] - count)
+            spot.append((node, count))
+            gpus -= count
+        return tuple(sorted(spot))
+
+    def scatter(self, type_: int, gpus: int) -> Spot:
+        """Take one GPU after another from the node with the most left, as if nodes did not matter."""
+        shelves = self._shelves_of(type_)
+        if gpus > self._left(shelves):
+            return NOWHERE
+        spot: dict[int, int] = {}
+        for _ in range(gpus):
+            node = self._emptiest(shelves, NOWHERE)
+            self._set(node, self.free[node] - 1)
+            spot[node] = spot.get(node, 0) + 1
+        return tuple(sorted(spot.items()))
+
+    def place_on_fewer(self, type_: int, gpus: int, nodes: int) -> Spot:
+        """Like `place`, but NOWHERE unless that needs fewer than `nodes` nodes."""
+        spot = self.place(type_, gpus)
+        if len(spot) < nodes:
+            return spot
+        self.give_back(spot)
+        return NOWHERE
+
+    def _shelves_of(self, type_: int) -> list[list[int]]:
+        shelves = self._shelves.get(type_)
+        if shelves is None:
+            nodes = sorted(self._cluster.nodes_of[type_])
+            shelves = self._shelves[type_] = [
+                [] for _ in range(max((self.free[node] for node in nodes), default=0) + 1)
+            ]
+            for node in nodes:
+                if self.free[node] > 0:
+                    shelves[self.free[node]].append(node)
+        return shelves
+
+    @staticmethod
+    def _left(shelves: list[list[int]]) -> int:
+        return sum(count * len(nodes) for count, nodes in enumerate(shelves))
+
+    def _emptiest(self, shelves: list[list[int]], last: Spot) -> int:
+        count = next(count for count in range(len(shelves) - 1, 0, -1) if shelves[count])
+        return self._one_of(shelves, count, last)
+
+    def _best_fit(self, shelves: list[list[int]], gpus: int, last: Spot) -> int | None:
+        for count in range(gpus, len(shelves)):
+            if shelves[count]:
+                return self._one_of(shelves, count, last)
+        return None
+
+    def _one_of(self, shelves: list[list[int]], count: int, last: Spot) -> int:
+        """A node with this many GPUs left."""
+        first, type_of = shelves[count][0], self._cluster.type_of
+        return next((n for n, _ in last if self.free[n] == count and type_of[n] == type_of[first]), first)
+
+    def _set(self, node: int, count: int) -> None:
+        before, self.free[node] = self.free[node], count
+        shelves = self._shelves.get(self._cluster.type_of[node])
+        if shelves is None:
+            return
+        if before > 0:
+            shelves[before].remove(node)
+        while len(shelves) <= count:
+            shelves.append([])
+        if count > 0:
+            insort(shelves[count], node)
+
+
+def neighbour_spots(nodes: Sequence[int], free: IntArray, gpus: int) -> list[Spot]:
+    """Neighbours among `nodes`, filled one after another from either end, and only as few as can hold `gpus`."""
+    idle = free[list(nodes)]
+    reach = np.concatenate(([0], np.cumsum(idle)))
+    for count in range(1, len(nodes) + 1):
+        first = np.flatnonzero(reach[count:] - reach[:-count] >= gpus)
+        if first.size:
+            rows = [list(nodes[at : at + count]) for at in first.tolist()]
+            return list(dict.fromkeys(fill_nodes(way, free, gpus) for row in rows for way in (row, row[::-1])))
+    return []
+
+
+def fill_nodes(nodes: Sequence[int], free: IntArray, gpus: int) -> Spot:
+    """All that the nodes have left, one after another, until `gpus` are found."""
+    spot = []
+    for node in nodes:
+        count = min(gpus, int(free[node]))
+        spot.append((node, count))
+        gpus -= count
+    return tuple(sorted(piece for piece in spot if piece[1]))
+
+
+def free_after(free: IntArray, taken: Iterable[Spot] = (), given_back: Iterable[Spot] = ()) -> IntArray:
+    """n  free GPUs once the one are taken and the others given back."""
+    left = free.copy()
+    for sign, spots in ((-1, taken), (1, given_back)):
+        for spot in spots:
+            for node, gpus in spot:
+                left[node] += sign * gpus
+    return left
