@@ -13,7 +13,7 @@ from fairlead.policies.policy import Policy
 from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.beginning import beginning_from_json
 from fairlead.rounds.journal import Header, JournalReader
-from fairlead.rounds.loop import Carried, Settings, When
+from fairlead.rounds.loop import Carried, Settings, settings_from_json
 from fairlead.rounds.records import Record
 from fairlead.rounds.replay import carry
 from fairlead.rounds.state import State
