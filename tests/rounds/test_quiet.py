@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import ROUND_POLICIES, THREE, Scene, clusters, job, profiles, run_checked, setups, workloads
-from fairlead.model.allocation import Allocation, Level, Shares
+from building import ROUND_POLICIES, THREE, Scene, clusters, job, profile, profiles, run_checked, setups, workloads
+from fairlead.model.allocation import Allocation, Answer, Level, Shares
 from fairlead.model.arrays import FloatArray
 from fairlead.model.decision import Decision
 from fairlead.model.events import Started, Stopped
@@ -170,3 +171,17 @@ def test_a_job_is_started_at_most_once_in_min_run(policy: Policy, data: st.DataO
         for id_ in record["start"] if record.get("event") == "decision" else ():
             assert record["time_s"] >= last.get(id_, -900.0) + 900.0
             last[id_] = record["time_s"]
+
+
+def test_an_answer_holds_only_for_now_where_leftovers_were_handed_out() -> None:
+    """`a` need not move to the V100 that its share names, so that `b`, which is owed nothing, has it until the next round."""
+    speeds = profile({"even": {"v100": 1.0, "k80": 1.0}, "v": {"v100": 1.0}})
+    scene = Scene([job("a"), job("b", model="v")], "v100:1,k80:1", speeds, held={"a": ((1, 1),)}, now_s=ROUND_S)
+    owners = np.arange(2)
+    for_ever = Shares(np.array([[1.0, 0.0], [0.0, 0.0]]), owners, owners, Answer(holds_until_s=math.inf))
+
+    decision, memory = decide(scene.view(), always(Level.SHARES, for_ever), Memory())
+
+    assert decision.start.tolist() == [1]
+    assert decision.holds_until_s == ROUND_S
+    assert memory.owed.gpus.tolist() == [[0.0, 0.0], [-1.0, 0.0]]
