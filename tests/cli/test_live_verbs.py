@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,28 @@ def test_a_service_that_is_not_there_is_code_6_and_says_what_to_do(words: list[s
     assert done.returncode == 6
     assert "is `fairlead serve` running there?" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_submit_whose_answer_is_lost_names_the_key_that_it_was_sent_with(tmp_path: Path) -> None:
+    """The service may have taken the job: with the same key again it makes no second one."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            connection, _ = server.accept()
+            heard.append(connection.recv(65536))
+            connection.close()
+
+        service = threading.Thread(target=hang_up)
+        service.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        done = fairlead("submit", "-", home=tmp_path, text="name: a\nrun: x\n", FAIRLEAD_URL=url)
+        service.join()
+
+    sent = re.search(rb"Idempotency-Key: (\w+)", heard[0])
+    assert sent is not None
+    assert done.returncode == 6
+    assert f"add --key {sent[1].decode()}" in done.stderr
 
 
 def test_a_job_file_with_a_slip_is_refused_before_anything_is_sent(tmp_path: Path) -> None:

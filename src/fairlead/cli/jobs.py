@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 import time
 from datetime import datetime
@@ -15,7 +16,7 @@ from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError, NotFoundError
 from fairlead.model.public_job import COLUMNS, ENDED_PHASES, PublicJob, read_public_job
 from fairlead.model.units import format_duration
-from fairlead.service.client import Client
+from fairlead.service.client import Client, UnreachableError
 
 if TYPE_CHECKING:
     from fairlead.service.jobfile import JobFile
@@ -37,7 +38,12 @@ def submit(
     body = job.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     if tenant is not None:
         body.setdefault("tenant", tenant)
-    made = Client.from_environment().post("/jobs", body, {"Idempotency-Key": key} if key else None)
+    key = key or secrets.token_hex(8)
+    try:
+        made = Client.from_environment().post("/jobs", body, {"Idempotency-Key": key})
+    except UnreachableError as error:
+        # The request may have arrived although its answer did not.
+        raise UnreachableError(f"{error}; to submit again without making a second job, add --key {key}") from None
     if output is Format.json:
         print_json(made)
     else:
