@@ -127,7 +127,7 @@ def test_a_journal_holds_all_that_the_rest_of_the_run_depends_on(policy: Policy,
     made, whole, path = world(policy, 0), Tape(), tmp_path / "run.jsonl"
     simulate(made, path, watch=whole)
     for time_s in some_times(whole.records)[1:]:
-        state, carried = carried_at(path, policy, time_s)
+        state, _, carried = carried_at(path, policy, time_s)
         before = [record for record in whole.records if record.time_s <= time_s]
         tape = Tape()
         go_on(made, state, tape, carried)
@@ -142,7 +142,7 @@ def test_any_record_of_an_instant_may_be_the_last_one_that_was_folded() -> None:
     records = told(made)
     for cut in range(0, len(records), 3):
         state = empty(made)
-        carried = carry(records[:cut], state, made.policy, made.settings)
+        _, carried = carry(records[:cut], state, made.policy, made.settings)
         tape = Tape()
         go_on(made, state, tape, carried)
 

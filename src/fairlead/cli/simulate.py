@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Cluster, Importing, Seed, parse_parameters, spread
+from fairlead.cli.options import Importing, Seed, parse_parameters, spread
 from fairlead.cli.output import Format, Output, print_json, print_table, progress
+from fairlead.cli.simulate_from import go_on_from
 from fairlead.cli.world import Rules
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, format_number
@@ -16,25 +17,58 @@ from fairlead.model.words import counted
 MOST_TENANTS = 20  # shown in a table
 
 if TYPE_CHECKING:
-    from fairlead.studies.runs.simulate import Result, Setup
+    from fairlead.studies.runs.simulate import Result
 
 
 @spread
 def simulate(
     *,
-    cluster: Cluster,
-    trace: Annotated[str, typer.Option("--trace", help="Workload file.", metavar="FILE")],
+    context: typer.Context,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="Cluster file, or GPUs by type: v100:36,p100:36x8.", metavar="FILE|TYPES"),
+    ] = None,
+    trace: Annotated[str | None, typer.Option("--trace", help="Workload file.", metavar="FILE")] = None,
     policy: Annotated[
-        str, typer.Option("--policy", help="See `fairlead policies`, or your own.", metavar="NAME|FILE.py:NAME")
-    ],
+        str | None, typer.Option("--policy", help="See `fairlead policies`, or your own.", metavar="NAME|FILE.py:NAME")
+    ] = None,
     param: Annotated[list[str] | None, typer.Option(help="Parameter of the policy.", metavar="NAME=VALUE")] = None,
     importing: Importing,
     rules: Rules,
     seed: Seed = 0,
     journal: Annotated[str | None, typer.Option(help="Write every event and decision here.", metavar="FILE")] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Go on from a journal, at a time of it, or from a service's state directory.",
+            metavar="FILE.jsonl[@TIME]|DIR",
+        ),
+    ] = None,
+    unknown_lasts: Annotated[
+        str | None,
+        typer.Option("--unknown-lasts", help="With --from: how long jobs of unknown length go on.", metavar="DURATION"),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="With --from: end at this time.", metavar="TIME")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Run one policy on a workload and print what came of it."""
+    """Run one policy on a workload and print what came of it.
+
+    With --from the simulation starts from what a journal or a live service shows, with its cluster, settings and, for a
+    journal, its later arrivals; --policy and the options of the world replace what they name.
+    """
+    if from_ is not None:
+        origin, own, result, notes = go_on_from(
+            from_, _written(context), policy, param or [], trace, importing, rules, seed, unknown_lasts, until, journal
+        )
+        _print(own.name, origin.name, result, output, notes)
+        return
+    if unknown_lasts is not None or until is not None:
+        raise InputError("--unknown-lasts and --until need --from")
+    if cluster is None or trace is None or policy is None:
+        options = {"--cluster": cluster, "--trace": trace, "--policy": policy}
+        missing = ", ".join(option for option, value in options.items() if value is None)
+        raise InputError(f"{missing}: missing; a simulation needs all three, or --from")
     from fairlead.studies.policy_lab.plugins import load_policy
     from fairlead.studies.runs import simulate as study
     from fairlead.traces.clusters import read_cluster
@@ -57,22 +91,37 @@ def simulate(
         typer.echo(f"left out {counted(skipped, 'job')} that can never run on this cluster", err=True)
     with progress(f"simulating {chosen.name}", len(left.jobs)) as tell:
         result = study.simulate(setup, Path(journal) if journal else None, lambda state: tell(state.ended))
-    _print(setup, result, output, skipped)
+    notes = [*setup.trace.notes, *study.doubts(setup), *result.run.notes]
+    profiled = result.profiling_share if setup.world.profiling_s else None
+    _print(setup.policy.name, setup.trace.name, result, output, notes, skipped, profiled)
 
 
-def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:
-    from fairlead.studies.runs.simulate import doubts
+def _written(context: typer.Context) -> set[str]:
+    """Options on the command line, by the names of their parameters."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def _print(
+    policy: str,
+    workload: str,
+    result: Result,
+    output: Format,
+    assumptions: list[str],
+    skipped: int = 0,
+    profiling_share: float | None = None,
+) -> None:
     from fairlead.studies.runs.summary import summarise, summarise_run
 
     summary: dict[str, Any] = {
-        "policy": setup.policy.name,
+        "policy": policy,
         **summarise(result.state).to_json(),
         "jobs_skipped": skipped,
         **summarise_run(result.run),
-        **({"profiling_share": result.profiling_share} if setup.world.profiling_s else {}),
+        **({} if profiling_share is None else {"profiling_share": profiling_share}),
         "cpu_s": result.cpu_s,
         "wall_s": result.wall_s,
-        "assumptions": [*setup.trace.notes, *doubts(setup), *result.run.notes],
+        "assumptions": assumptions,
     }
     if output is Format.json:
         print_json(summary)
@@ -83,7 +132,7 @@ def _print(setup: Setup, result: Result, output: Format, skipped: int) -> None:
     if left:
         said = f"{left:,} of {summary['jobs_total']:,} jobs: what follows is of the {summary['jobs_finished']:,} that finished"
         rows.insert(list(summary).index("jobs_finished") + 1, ["never finished", said])
-    print_table(f"{setup.policy.name} on {setup.trace.name}", ["what", "value"], rows)
+    print_table(f"{policy} on {workload}", ["what", "value"], rows)
     if len(tenants) > 1:
         _print_tenants(tenants)
 

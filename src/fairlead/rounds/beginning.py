@@ -21,6 +21,10 @@ def beginning_to_json(state: State) -> dict[str, Any]:
     return {
         "time_s": state.now_s,
         "down": [state.cluster.nodes[n] for n in np.flatnonzero(~state.node_up).tolist()],
+        "usable": {
+            state.cluster.nodes[n]: int(state.nodes.usable[n])
+            for n in np.flatnonzero(state.nodes.usable < state.cluster.node_gpus).tolist()
+        },
         "jobs": [_job(state, j) for j in range(state.jobs)],
         "snapshot": b64encode(dump(state)).decode("ascii"),
     }

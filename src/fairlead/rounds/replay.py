@@ -38,8 +38,8 @@ def replay(
         state.fold(record)
 
 
-def carry(records: Iterable[Record], state: State, policy: Policy, settings: Settings) -> Carried:
-    """Fold the records into `state` and return what their loop carried after the last of them.
+def carry(records: Iterable[Record], state: State, policy: Policy, settings: Settings) -> tuple[Policy, Carried]:
+    """Fold the records into `state`; returns the policy that decides after the last of them, and what its loop carries.
 
     Only decisions are recorded, so what is remembered comes from deciding all of them again.
     """
@@ -59,7 +59,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
                 carried = replace(carried, due_s=next_due_s(state, record), last_s=record.time_s)
         elif not isinstance(record, QUIET):
             carried = replace(carried, due_s=min(carried.due_s, record.time_s))
-    return carried
+    return policy, carried
 
 
 def same(one: Decision, other: Decision) -> bool:

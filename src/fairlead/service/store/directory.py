@@ -14,12 +14,14 @@ import json
 import os
 import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.model.cluster import Cluster
+from fairlead.model.errors import InputError
 from fairlead.rounds.journal import Header
+from fairlead.rounds.state import State
 from fairlead.service.store import log
 from fairlead.service.store.database import StoreError, create, open_reader, open_writer
 from fairlead.service.store.tables import EVENTS, REQUESTS
@@ -117,6 +119,19 @@ def make(directory: StateDirectory, header: Header) -> None:
     descriptor = os.open(directory.path, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)
+
+
+def read_directory(path: Path) -> tuple[Header, State]:
+    """Header and state of a service that runs or has run, read without a lock and without writing."""
+    directory = StateDirectory(path)
+    if not directory.marker.exists() or not directory.events.exists():
+        raise InputError("no state directory of a service: state.json or events.db is missing", path=str(path))
+    _check_marker(directory)
+    try:
+        with closing(open_reader(directory.events)) as connection:
+            return log.read_state(connection)
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{directory.events} cannot be read ({type(error).__name__}: {error})") from None
 
 
 def check_cluster(directory: StateDirectory, header: Header) -> Header:

@@ -11,7 +11,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -186,6 +186,16 @@ def open_log(connection: sqlite3.Connection) -> Log:
         log._records = Records(header.cluster, (spec.id for spec in state.specs))
         return log
     raise AssertionError("the empty state is always a beginning")
+
+
+def read_state(connection: sqlite3.Connection) -> tuple[Header, State]:
+    """What runs where, with the policy that decides now, and the state after the last record. Nothing is written."""
+    header = header_of(connection)
+    name, parameters = policy_of(connection)
+    seq, state = next(_beginnings(connection, header))
+    for _, record in read_records(connection, header, after=seq, ids=(spec.id for spec in state.specs)):
+        state.fold(record)
+    return replace(header, policy=name, parameters=parameters), state
 
 
 def read_records(

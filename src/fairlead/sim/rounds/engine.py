@@ -58,9 +58,10 @@ class SimEngine:
         """The world of a folded state at its time. The jobs of `truth` are those of the state, then later arrivals.
 
         Jobs that run go on from their samples, on their spots, at the rate that was last reported and with the rest of their
-        restart; without a rate, at the true one. Jobs that are starting or stopping have done so at once. What is on a node
-        that is down is lost. A job past its true length ends now. Nodes that are down stay so until the world's draws repair
-        them: for good where nodes never fail. The faults are those of a world that began at `faults_since_s`.
+        restart; a job without a rate goes on from now at the true one. Jobs that are starting or stopping have done so at
+        once. Jobs on a node that is down are lost. A job past its true length ends now. Nodes that are down stay so until
+        the world's draws repair them: for good where nodes never fail. The faults are those of a world that began at
+        `faults_since_s`.
         """
         if truth.world.profiling_s:
             raise InputError("the measuring of new models is not simulated from a state; set the profiling time to 0")
@@ -71,9 +72,13 @@ class SimEngine:
         engine._done[: state.jobs] = state.done[: state.jobs].tolist()
         engine._ran.update(np.flatnonzero(~np.isnan(state.first_start_s[: state.jobs])).tolist())
         engine._ended = state.ended + _never_run(state)
-        for j in _in(state, Phase.RUNNING).tolist():
+        running = _in(state, Phase.RUNNING).tolist()
+        for j in running:
             engine._go_on(j, state)
         engine._settle(state)
+        silent = [j for j in running if state.rate[j] <= 0 and j in engine._running]
+        if silent:  # from now on they have a rate, and the state is to know it
+            engine._answers.append(engine._progress(silent, [engine._running[j].rate for j in silent]))
         return engine
 
     def now(self) -> float:
@@ -134,12 +139,13 @@ class SimEngine:
 
     def _go_on(self, j: int, state: State) -> None:
         spot = state.spots[j]
-        rate = float(state.rate[j]) or self._truth.rate(j, spot)
+        rate, resume_s = float(state.rate[j]), max(float(state.resume_s[j]), float(state.at_s[j]))
+        if rate <= 0:
+            rate, resume_s = self._truth.rate(j, spot), max(resume_s, self._now_s)
         if rate <= 0:
             raise InputError(
                 f"job {state.specs[j].id} runs where no speed of its model is known; add it to the profile"
             )
-        resume_s = max(float(state.resume_s[j]), float(state.at_s[j]))
         end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / rate
         if end_s < self._now_s:
             end_s = self._now_s

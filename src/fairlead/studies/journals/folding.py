@@ -17,6 +17,7 @@ from fairlead.rounds.loop import Carried, Settings, settings_from_json
 from fairlead.rounds.records import Record
 from fairlead.rounds.replay import carry
 from fairlead.rounds.state import State
+from fairlead.sim.truth import World
 
 
 def open_state(header: Header) -> State:
@@ -38,27 +39,36 @@ def settings_of(header: Header) -> Settings:
     return settings_from_json(header.settings)
 
 
+def world_of(header: Header) -> World | None:
+    """The world in which the run was simulated; None where it was live."""
+    world = header.more.get("world")
+    return None if world is None else World(**{**world, "server_factor": tuple(world["server_factor"])})
+
+
 def state_at(path: Path, time_s: float | None = None) -> State:
     """The journal folded up to a time, that instant included; without a time, all of it."""
     state = open_state(JournalReader(path).header())
     with consistent(path):
-        for record in _records_until(path, time_s):
+        for record in records_until(path, time_s):
             state.fold(record)
     _pass_to(state, time_s, path)
     return state
 
 
-def carried_at(path: Path, policy: Policy, time_s: float | None = None) -> tuple[State, Carried]:
-    """`state_at`, and what `policy`, which must be the run's own, remembered: all its decisions are taken again."""
+def carried_at(path: Path, policy: Policy, time_s: float | None = None) -> tuple[State, Policy, Carried]:
+    """`state_at`, the policy that decides there, and what it remembers: all decisions are taken again.
+
+    `policy` is the one of the header, given because a policy of somebody's own cannot be found by its name.
+    """
     header = JournalReader(path).header()
     state = open_state(header)
     with consistent(path):
-        carried = carry(_records_until(path, time_s), state, policy, settings_of(header))
+        policy, carried = carry(records_until(path, time_s), state, policy, settings_of(header))
     _pass_to(state, time_s, path)
-    return state, carried
+    return state, policy, carried
 
 
-def _records_until(path: Path, time_s: float | None) -> Iterator[Record]:
+def records_until(path: Path, time_s: float | None) -> Iterator[Record]:
     return takewhile(lambda record: time_s is None or record.time_s <= time_s, JournalReader(path).records())
 
 

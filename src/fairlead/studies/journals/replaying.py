@@ -20,7 +20,7 @@ from fairlead.rounds.loop import Settings
 from fairlead.rounds.replay import replay, same
 from fairlead.sim.tasks.engine import run_tasks
 from fairlead.sim.truth import Truth, World
-from fairlead.studies.journals.folding import consistent, open_state, policy_of, settings_of
+from fairlead.studies.journals.folding import consistent, open_state, policy_of, settings_of, world_of
 
 SAME = 1e-6  # of what is held
 
@@ -70,12 +70,11 @@ def _replay_tasks(reader: JournalReader, policy: Policy, settings: Settings) -> 
             for j, samples in zip(record.jobs.tolist(), record.samples.tolist(), strict=True):
                 steps = samples / state.estimator.samples_per_step(specs[j].model, specs[j].gpus)
                 specs[j] = replace(specs[j], steps=steps)
-    world = header.more["world"]
     truth = Truth(
         specs,
         header.cluster,
         TableEstimator(header.profile, header.cluster, restart_s=header.restart_s),
-        World(**{**world, "server_factor": tuple(world["server_factor"])}),
+        world_of(header) or World(),
     )
     told = _Served()
     run_tasks(truth, state.estimator, policy, settings, state, told, switch_s=header.restart_s)

@@ -91,6 +91,25 @@ class _Checker:
             self.capacity[t] += self.size[node]
         self.slice_gpu_s = [0.0] * len(self.capacity)  # held in this round of the clock, where tasks are decided
         self.slice = 0
+        if "begins" in header:
+            self._begin(header["begins"])
+
+    def _begin(self, begins: dict[str, Any]) -> None:
+        """What the header tells of the state from which the run began; jobs that are over or held take no part."""
+        self.now_s, self.down = begins["time_s"], set(begins["down"])
+        self.usable.update(begins["usable"])
+        asked_to = {"starting": "start", "stopping": "stop", "moving": "move"}
+        for row in begins["jobs"]:
+            told = self.jobs[row["job"]["id"]] = Told(row["job"], at_start=row["samples"], done=row["samples"])
+            if row["phase"] in ("finished", "failed", "cancelled", "held"):
+                told.end_s = self.now_s
+            if "rate" in row:
+                told.holds, told.asked_to = row["holds"], asked_to.get(row["phase"], "")
+                told.since_s = math.inf if row["since_s"] is None else row["since_s"]
+                told.rate, told.resume_s, told.starts = row["rate"], row["resume_s"], 1
+            self.used.update(told.holds)
+        for node, held in self.used.items():
+            need(held <= self.usable[node], f"{node} begins with {held} GPUs held of {self.usable[node]}")
 
     def read(self, record: dict[str, Any]) -> None:
         kind, time_s = record["event"], record["time_s"]
@@ -174,6 +193,13 @@ class _Checker:
             told = self._answer(job, "start")
             need(rate > 0 and resume_s >= self.now_s, f"{job} starts at rate {rate} from {resume_s}")
             told.rate, told.resume_s, told.at_start = rate, resume_s, told.done
+
+    def _progress(self, record: dict[str, Any]) -> None:
+        for job, samples, rate in zip(record["jobs"], record["samples"], record["rate"], strict=True):
+            told = self._known(job)
+            need(bool(told.holds) and not told.asked_to, f"{job} reports progress while it does not run")
+            self._count(job, told, samples)
+            told.at_start, told.rate, told.resume_s = samples, rate, max(told.resume_s, self.now_s)
 
     def _served(self, record: dict[str, Any]) -> None:
         columns = zip(*(record[name] for name in ("jobs", "samples", "rate", "part", "gpus")), strict=True)

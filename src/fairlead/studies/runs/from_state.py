@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -17,7 +18,7 @@ from fairlead.rates.three_layer import Learns
 from fairlead.rounds.beginning import beginning_to_json
 from fairlead.rounds.copying import copied
 from fairlead.rounds.journal import Header, NoJournal
-from fairlead.rounds.loop import Carried, Journal, Settings, run
+from fairlead.rounds.loop import Carried, Journal, Settings, next_boundary, run
 from fairlead.rounds.state import State
 from fairlead.sim.rounds.engine import SimEngine
 from fairlead.sim.rounds.until import Until
@@ -58,17 +59,22 @@ def simulate_from(
     Faults are drawn as if the world began now, or at `faults_since_s`: 0 goes on with the faults of a simulated run.
     """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
-    if policy.level is Level.TASKS or state.served:
-        raise InputError("runs of single tasks cannot start from a state; choose a policy and a run of rounds")
+    check_rounds(policy, state)
     _check_future(state, future)
     own = copied(state)
     truth = _truth(own, future, world, lengths, rates)
     engine = SimEngine.from_state(truth, own, own.now_s if faults_since_s is None else faults_since_s)
     bounded = engine if until_s is None else Until(engine, until_s)
-    done = run(bounded, own, policy, settings, journal or NoJournal(), tick, carried)
+    begin = carried or _anew(own, settings.round_s)
+    done = run(bounded, own, policy, settings, journal or NoJournal(), tick, begin)
     if until_s is not None and (own.active or own.jobs < len(truth.jobs)):
         own.pass_time(max(until_s, own.now_s))
     return Result(own, done, time.process_time() - cpu_s, time.perf_counter() - wall_s)
+
+
+def check_rounds(policy: Policy, state: State) -> None:
+    if policy.level is Level.TASKS or state.served:
+        raise InputError("runs of single tasks cannot start from a state; choose a policy and a run of rounds")
 
 
 def header_from(header: Header, state: State, policy: Policy, settings: Settings, world: World) -> Header:
@@ -76,6 +82,13 @@ def header_from(header: Header, state: State, policy: Policy, settings: Settings
     more = {key: value for key, value in header.more.items() if key not in ("trace", "begins")}
     more |= {"version": __version__, "level": policy.level, "world": asdict(world), "begins": beginning_to_json(state)}
     return replace(header, policy=policy.name, parameters=policy.parameters, settings=asdict(settings), more=more)
+
+
+def _anew(state: State, round_s: float) -> Carried:
+    """Nothing is remembered; a round in which jobs have started in this very instant is not decided a second time."""
+    now_s, anew = state.now_s, Carried.anew(state)
+    decided = (state.since_s[: state.jobs] == now_s).any() and next_boundary(now_s, -math.inf, round_s) == now_s
+    return replace(anew, last_s=now_s) if decided else anew
 
 
 def _check_future(state: State, future: Sequence[JobSpec]) -> None:
@@ -116,5 +129,8 @@ def _known(state: State, lengths: Lengths | None) -> list[JobSpec]:
 def _with_length(spec: JobSpec, done: float, lengths: Lengths | None) -> JobSpec:
     steps = lengths(spec, done) if lengths is not None else None
     if steps is None and spec.steps is None:
-        raise InputError(f"the length of job {spec.id} is unknown; a simulation needs an assumption about it")
+        raise InputError(
+            f"the length of job {spec.id} is unknown, and a simulation needs one; assume how long such jobs go on "
+            "(--unknown-lasts on the command line)"
+        )
     return spec if steps is None else replace(spec, steps=steps)

@@ -106,7 +106,7 @@ def simulate(
         raise InputError(f"{setup.policy.name} decides single tasks, where profiling is not simulated; leave it out")
     estimator = setup.estimator()
     state = State(setup.cluster, estimator, setup.tenant_weight)
-    with _open_new(journal) as file:
+    with open_new(journal) as file:
         writer: Journal = NoJournal() if file is None else JournalWriter(file, setup.header())
         told = writer if watch is None else _Both(writer, watch)
         if setup.policy.level is Level.TASKS:
@@ -136,7 +136,7 @@ class _Both:
         self.second.decision(decision)
 
 
-def _open_new(path: Path | None) -> AbstractContextManager[IO[str] | None]:
+def open_new(path: Path | None) -> AbstractContextManager[IO[str] | None]:
     if path is None:
         return nullcontext()
     try:

@@ -1,0 +1,161 @@
+"""Where a simulation starts that goes on from something: a journal at a time, or the state of a live service."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fairlead.model.allocation import Level
+from fairlead.model.decision import Decision
+from fairlead.model.errors import ImpossibleError, InputError
+from fairlead.model.events import Arrived, Finished
+from fairlead.model.jobs import JobSpec
+from fairlead.policies.policy import Policy
+from fairlead.rates.estimator import allowed_rates
+from fairlead.rounds.journal import Header, JournalReader, JournalWriter
+from fairlead.rounds.loop import Carried, Journal, Settings
+from fairlead.rounds.state import State
+from fairlead.sim.truth import World
+from fairlead.studies.journals.folding import carried_at, policy_of, records_until, settings_of, state_at, world_of
+from fairlead.studies.runs.from_state import Lengths, check_rounds, header_from, simulate_from
+from fairlead.studies.runs.simulate import Result, open_new
+
+SAME = 1e-9  # relative: a length that was computed from samples
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A folded state, and what is known beside it."""
+
+    name: str
+    header: Header
+    state: State
+    policy: Policy  # the one that decided there
+    future: tuple[JobSpec, ...] = ()  # arrivals after the state, with their true lengths
+    true_steps: Mapping[str, float] = field(default_factory=dict)  # job -> its length, where it shows later
+    carried: Carried | None = None  # what the policy remembers, where that is known
+    journal: Path | None = None
+
+    def settings(self) -> Settings:
+        return settings_of(self.header)
+
+    def world(self, seed: int = 0) -> World:
+        """The world that was simulated so far, without the measuring of new models, which does not start from a state."""
+        return replace(world_of(self.header) or World(seed=seed), profiling_s=0.0)
+
+
+def journal_origin(path: Path, time_s: float | None = None, policy: Policy | None = None) -> Origin:
+    """What the journal recorded up to a time. Memory is carried over where `policy` is the journal's own, or None."""
+    header = JournalReader(path).header()
+    if header.more.get("level") == Level.TASKS:
+        raise InputError("this journal is of single tasks; only runs of rounds can be continued", path=str(path))
+    own, carried = policy or policy_of(header), None
+    if (own.name, own.parameters) == (header.policy, header.parameters):
+        state, own, carried = carried_at(path, own, time_s)
+    else:
+        state = state_at(path, time_s)
+    return Origin(path.name, header, state, own, *_later(path, state), carried, path)
+
+
+def service_origin(name: str, header: Header, state: State) -> Origin:
+    """The state of a live service, after its last record; what its policy remembers is not stored."""
+    return Origin(name, header, state, policy_of(header))
+
+
+def arrivals(origin: Origin, jobs: Iterable[JobSpec], *, skip_impossible: bool = False) -> tuple[JobSpec, ...]:
+    """Jobs of a trace that arrive after the origin.
+
+    A journal and its trace share a clock: jobs that had arrived are left out. Of a live service, time counts from now.
+    """
+    state = origin.state
+    if world_of(origin.header) is None:
+        jobs = [replace(spec, arrival_s=state.now_s + spec.arrival_s) for spec in jobs]
+    later = [spec for spec in jobs if spec.id not in state.position and spec.arrival_s >= state.now_s]
+    possible = [spec for spec in later if allowed_rates(spec, state.cluster, state.estimator).any()]
+    if len(possible) < len(later) and not skip_impossible:
+        names = ", ".join(spec.id for spec in later if spec not in possible)
+        raise ImpossibleError(
+            f"jobs can never run on this cluster, with the speeds that the run knew: {names}; change the trace, or leave "
+            "them out with --skip-impossible"
+        )
+    return tuple(possible)
+
+
+def go_on(
+    origin: Origin,
+    policy: Policy,
+    settings: Settings,
+    world: World,
+    *,
+    future: tuple[JobSpec, ...] | None = None,
+    unknown_lasts_s: float | None = None,
+    until_s: float | None = None,
+    journal: Path | None = None,
+    tick: Callable[[State], None] | None = None,
+) -> Result:
+    """`simulate_from` an origin. Memory is carried over if nothing but later arrivals is changed.
+
+    A journal then holds the records up to the origin as well; otherwise it begins from the state.
+    """
+    check_rounds(policy, origin.state)
+    same_policy = (policy.name, policy.parameters) == (origin.policy.name, origin.policy.parameters)
+    carried = origin.carried if same_policy and settings == origin.settings() else None
+    if journal is not None and origin.journal is not None and journal.resolve() == origin.journal.resolve():
+        raise InputError("the journal that is continued cannot be written over; choose another name", path=str(journal))
+    with open_new(journal) as file:
+        writer: Journal | None = None
+        if file is not None and carried is not None:
+            writer = JournalWriter(file, origin.header)
+            _repeat(origin, writer)
+        elif file is not None:
+            writer = JournalWriter(file, header_from(origin.header, origin.state, policy, settings, world))
+        return simulate_from(
+            origin.state,
+            policy,
+            settings,
+            world,
+            future=origin.future if future is None else future,
+            lengths=_lengths(origin, unknown_lasts_s),
+            carried=carried,
+            faults_since_s=None if world_of(origin.header) is None else 0.0,
+            until_s=until_s,
+            journal=writer,
+            tick=tick,
+        )
+
+
+def _repeat(origin: Origin, writer: JournalWriter) -> None:
+    assert origin.journal is not None, "only a journal knows what was remembered"
+    for record in records_until(origin.journal, origin.state.now_s):
+        writer.decision(record) if isinstance(record, Decision) else writer.event(record)
+
+
+def _later(path: Path, state: State) -> tuple[tuple[JobSpec, ...], dict[str, float]]:
+    """Arrivals that are recorded after the state, and lengths that differ from what was declared."""
+    specs, true_steps = list(state.specs), dict[str, float]()
+    for record in JournalReader(path).records():
+        if isinstance(record, Arrived) and record.time_s > state.now_s:
+            specs.append(record.spec)
+        elif isinstance(record, Finished):
+            for j, samples in zip(record.jobs.tolist(), record.samples.tolist(), strict=True):
+                spec = specs[j]
+                steps = samples / state.estimator.samples_per_step(spec.model, spec.gpus)
+                if spec.steps is None or not math.isclose(steps, spec.steps, rel_tol=SAME):
+                    true_steps[spec.id] = steps
+    future = (replace(spec, steps=true_steps.get(spec.id, spec.steps)) for spec in specs[state.jobs :])
+    return tuple(future), true_steps
+
+
+def _lengths(origin: Origin, unknown_lasts_s: float | None) -> Lengths:
+    """What shows later; a job of unknown length goes on for so long at its best rate, if that is assumed."""
+    estimator, cluster = origin.state.estimator, origin.state.cluster
+
+    def steps(spec: JobSpec, done: float) -> float | None:
+        if spec.id in origin.true_steps or spec.steps is not None or unknown_lasts_s is None:
+            return origin.true_steps.get(spec.id)
+        samples_per_s = float(allowed_rates(spec, cluster, estimator).max())
+        return done + unknown_lasts_s * samples_per_s / estimator.samples_per_step(spec.model, spec.gpus)
+
+    return steps
