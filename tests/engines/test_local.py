@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from worlds import processes
+from local_world import processes
 
 from fairlead.engines.leases import Condition, Gpu, Key, Lease, Sight
 from fairlead.engines.local import shim

@@ -52,6 +52,9 @@ class Fleet:
     def __getitem__(self, key: Key) -> Live:
         return self._live[key]
 
+    def all(self) -> list[Live]:
+        return list(self._live.values())
+
     def add(self, live: Live) -> None:
         self._live[live.lease.key] = live
         self._of_job.setdefault(live.job, []).append(live)

@@ -94,8 +94,11 @@ class Look:
     """All that is news. A key without a sight is unseen: nothing is known of it that was not known before."""
 
     sights: Mapping[Key, Sight]
-    down: frozenset[str] = frozenset()  # names of nodes that do not answer
+    down: frozenset[str] | None = frozenset()  # names of nodes that do not answer; None: as before
     usable: Mapping[str, int] = field(default_factory=dict)  # GPUs that leases may hold, by node; absent: as before
 
     def sight(self, key: Key) -> Sight:
         return self.sights.get(key, UNSEEN)
+
+
+NO_ANSWER = Look({}, None)  # the engine could not be reached

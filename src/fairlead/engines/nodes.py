@@ -1,9 +1,9 @@
-"""Nodes that are drained, fall silent and come back."""
+"""Nodes that are drained, fall silent and come back, and GPUs of theirs that others use."""
 
 from __future__ import annotations
 
 from fairlead.engines import endings
-from fairlead.engines.leases import Look
+from fairlead.engines.leases import Condition, Look
 from fairlead.engines.progress import kept
 from fairlead.engines.situation import Situation
 from fairlead.model import events as ev
@@ -11,12 +11,17 @@ from fairlead.model import events as ev
 
 def note(s: Situation, look: Look) -> None:
     """What a look shows of nodes."""
-    for node in sorted(look.down - s.silent):
-        s.silent.add(node)
-        _give_up(s, node)
-    for node in sorted(s.silent - look.down):
-        s.silent.discard(node)
-        bring_up(s, node)
+    if look.down is not None:
+        for node in sorted(look.down - s.silent):
+            s.silent.add(node)
+            _give_up(s, node)
+        for node in sorted(s.silent - look.down):
+            s.silent.discard(node)
+            bring_up(s, node)
+    for node, gpus in look.usable.items():
+        n = _position(s, node)
+        if n is not None:
+            _set_usable(s, n, gpus)
 
 
 def take_down(s: Situation, node: str) -> None:
@@ -42,15 +47,30 @@ def bring_up(s: Situation, node: str) -> None:
 
 
 def _give_up(s: Situation, node: str) -> None:
-    """Nobody waits for what was on a node that does not answer; it is killed as far as it can be reached."""
+    """Nobody waits for what ran on a node that does not answer; it is killed as far as it can be reached.
+
+    What has not begun is not given up so lightly: it would begin when the node comes back. It has to be revoked first.
+    """
     take_down(s, node)
     for live in s.fleet.on(node):
-        live.astray = True
-        s.fleet.kill(live, s.now_s)
+        if live.seen.condition is Condition.RUNNING:
+            live.astray = True
+            s.fleet.kill(live, s.now_s)
+        else:
+            s.fleet.ask(live, s.now_s)
         if not live.dropped:  # the loop has given its GPUs to others and waits for its end
             live.dropped = True
             endings.gone(s, live, kept(s.state, live, live.seen, s.now_s))
         endings.grant_wish(s, live.job)
+
+
+def _set_usable(s: Situation, n: int, gpus: int) -> None:
+    """GPUs that jobs of ours hold stay theirs: one that others took before it began queues, and is refused in time."""
+    nodes = s.state.nodes
+    held = int(nodes.usable[n] - nodes.free[n])
+    ours = min(max(gpus, held), int(s.state.cluster.node_gpus[n]))
+    if ours != s.tell.usable(n):
+        s.tell.say(ev.NodeUsable(s.now_s, n, ours))
 
 
 def _position(s: Situation, node: str) -> int | None:

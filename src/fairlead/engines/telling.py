@@ -18,6 +18,7 @@ from fairlead.model.events import (
     Lost,
     NodeDown,
     NodeUp,
+    NodeUsable,
     Progress,
     Refused,
     Released,
@@ -51,6 +52,7 @@ class Telling:
         self._arrivals: dict[str, int] = {}
         self._phase: dict[int, Phase] = {}
         self._node_up: dict[int, bool] = {}
+        self._usable: dict[int, int] = {}
         self._kept: dict[int, float] = {}
 
     def heard(self) -> None:
@@ -71,6 +73,8 @@ class Telling:
         self._events.append(event)
         if isinstance(event, NodeDown | NodeUp):
             self._node_up[event.node] = isinstance(event, NodeUp)
+        if isinstance(event, NodeUsable):
+            self._usable[event.node] = event.gpus
         if isinstance(event, Stopped | Lost | Held | Finished | Progress):
             self._kept.update(zip(event.jobs.tolist(), event.samples.tolist(), strict=True))
         step = _STEPS.get(type(event))
@@ -102,6 +106,9 @@ class Telling:
 
     def node_up(self, node: int) -> bool:
         return self._node_up.get(node, bool(self._state.node_up[node]))
+
+    def usable(self, node: int) -> int:
+        return self._usable.get(node, int(self._state.nodes.usable[node]))
 
     def jobs_on(self, node: int) -> list[int]:
         """Jobs that are on the node, or about to be."""

@@ -22,11 +22,11 @@ def watch(s: Situation, progress_s: float) -> None:
             s.fleet[key].seen = sight
     nodes.note(s, look)
     leaving = s.fleet.leaving()
-    for key, sight in look.sights.items():
-        live = s.fleet[key]
+    for live in s.fleet.all():
+        sight = look.sight(live.lease.key)
         match sight.condition:
             case Condition.UNSEEN:
-                continue
+                _see_nothing(s, live)
             case Condition.RUNNING:
                 _see_running(s, live, sight, progress_s)
             case Condition.NEVER_CLAIMED | Condition.QUEUED:
@@ -69,6 +69,17 @@ def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str]) -> N
             endings.refused(s, live.job, f"nothing came up within {patience_s:g} s{reason}")
     else:
         _see_end(s, live, sight)
+
+
+def _see_nothing(s: Situation, live: Live) -> None:
+    """What was asked to stop and may not have begun is taken back without being seen: its node may never answer again."""
+    if live.asked_s is None or live.seen.condition is Condition.RUNNING:
+        return
+    if s.runner.revoke(live.lease.key):
+        _see_end(s, live, Sight(Condition.VANISHED))
+    elif not s.silent.isdisjoint(live.lease.nodes) and s.now_s >= live.asked_s + s.runner.capabilities.claim_s:
+        live.astray = True  # it must have begun unseen
+        endings.grant_wish(s, live.job)
 
 
 def _see_end(s: Situation, live: Live, sight: Sight) -> None:
