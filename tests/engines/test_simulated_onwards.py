@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from worlds import CLUSTER, SPEEDS, Does, PretendWorld
+from engine_world import CLUSTER, SPEEDS, Does
+from virtual_world import VirtualWorld
 
 from building import ROUND_POLICIES
 from checker import check_journal
@@ -40,7 +41,7 @@ def directory(tmp_path: Path) -> Path:
     make(open_directory(path), header)
     with closing(open_writer(path / "events.db", EVENTS)) as connection:
         log = open_log(connection)
-        world = PretendWorld()
+        world = VirtualWorld()
         world.state = log.state
         world.connect()
         for number, steps in enumerate((10.0, 90.0, 200.0, 90.0, None)):
