@@ -240,7 +240,8 @@ def test_a_rotation_moves_no_job_more_often_than_once_in_two_rounds() -> None:
 def share_tables(draw: st.DrawFn) -> tuple[list[JobSpec], str, Shares]:
     """Shares that fit the cluster and no gang's width, as a policy may return them."""
     capacity = draw(st.lists(st.integers(1, 6), min_size=1, max_size=2))
-    jobs = [job(f"j{i}", draw(st.integers(1, 3))) for i in range(draw(st.integers(1, 5)))]
+    widths = st.integers(1, min(3, max(capacity)))
+    jobs = [job(f"j{i}", draw(widths)) for i in range(draw(st.integers(1, 5)))]
     raw = np.array([[draw(st.floats(0, 1)) for _ in capacity] for _ in jobs])
     gpus = raw / np.maximum(raw.sum(axis=0), 1e-9) * capacity
     width = np.array([spec.gpus for spec in jobs])

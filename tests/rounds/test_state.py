@@ -131,9 +131,16 @@ def test_waiting_is_time_in_the_system_without_gpus() -> None:
 
 
 def test_rates_are_zero_on_types_that_a_job_does_not_allow() -> None:
-    view = Scene([job("a", types=("k80",)), job("b", types=("v100-32gib",))], "v100:4,k80:4").view()
+    view = Scene([job("a", types=("k80",))], "v100:4,k80:4").view()
 
-    assert view.rate.tolist() == [[0.0, 1.0], [0.0, 0.0]]
+    assert view.rate.tolist() == [[0.0, 1.0]]
+
+
+def test_a_job_for_which_there_is_no_hardware_waits_out_of_sight() -> None:
+    state = Scene([job("a", types=("v100-32gib",)), job("b")], "v100:4,k80:4").state()
+
+    assert look(state, REGISTRY["fifo"], 360.0).job.tolist() == [1]
+    assert (state.active, state.active_jobs.tolist()) == (2, [0, 1])
 
 
 def test_a_held_job_is_out_of_sight_until_it_is_released() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -49,9 +49,10 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Columns by type (t) and by node (n).
+    """Columns by type (t) and by node (n). A cluster that changes is a new value.
 
-    A type is a GPU with its memory: the same GPU with two memory sizes is two types, `v100` and `v100-32gib`, which
+    Positions are for life: nodes and types are only ever appended, and a node that was removed keeps its position with no
+    GPUs, so that whatever names a node or a type by position stays valid. A type is a GPU with its memory: the same GPU with two memory sizes is two types, `v100` and `v100-32gib`, which
     share the speeds of `gpu[t]`.
     """
 
@@ -64,11 +65,11 @@ class Cluster:
     type_of: tuple[int, ...] = field(init=False)  # n  `node_type` as plain numbers, for single look-ups
     nodes_of: tuple[tuple[int, ...], ...] = field(init=False)  # t  nodes, the largest first
     capacity: IntArray = field(init=False)  # t  GPUs
-    largest_node: IntArray = field(init=False)  # t  GPUs
+    largest_node: IntArray = field(init=False)  # t  GPUs; 1 where no node is left, because GPUs are divided by it
 
     def __post_init__(self) -> None:
         capacity = np.bincount(self.node_type, weights=self.node_gpus, minlength=len(self.types)).astype(np.int64)
-        largest = np.zeros(len(self.types), dtype=np.int64)
+        largest = np.ones(len(self.types), dtype=np.int64)
         np.maximum.at(largest, self.node_type, self.node_gpus)
         object.__setattr__(self, "type_of", tuple(self.node_type.tolist()))
         object.__setattr__(self, "nodes_of", _largest_first(self.node_type, self.node_gpus, len(self.types)))
@@ -138,6 +139,41 @@ def build_cluster(groups: Sequence[NodeGroup]) -> Cluster:
     )
 
 
+def with_node(cluster: Cluster, name: str, group: NodeGroup) -> Cluster:
+    """The cluster with one more node, or with a removed one back, perhaps with other GPUs."""
+    if name in cluster.nodes and cluster.node_gpus[cluster.nodes.index(name)]:
+        raise InputError(f'the cluster has a node "{name}" already; remove it first to change its GPUs')
+    kinds = list(zip(cluster.gpu, cluster.memory_gib.tolist(), strict=True))
+    kind = (group.gpu, group.memory)
+    if kind not in kinds:
+        label = group.gpu if group.gpu not in cluster.types else f"{group.gpu}-{group.memory:g}gib"
+        cluster = replace(
+            cluster,
+            types=(*cluster.types, label),
+            gpu=(*cluster.gpu, group.gpu),
+            memory_gib=np.append(cluster.memory_gib, group.memory),
+        )
+        kinds.append(kind)
+    if name not in cluster.nodes:
+        cluster = replace(
+            cluster,
+            nodes=(*cluster.nodes, name),
+            node_type=np.append(cluster.node_type, 0),
+            node_gpus=np.append(cluster.node_gpus, 0),
+        )
+    return _with_gpus(cluster, cluster.nodes.index(name), kinds.index(kind), group.gpus)
+
+
+def without_node(cluster: Cluster, node: int) -> Cluster:
+    return _with_gpus(cluster, node, int(cluster.node_type[node]), 0)
+
+
+def _with_gpus(cluster: Cluster, node: int, type_: int, gpus: int) -> Cluster:
+    node_type, node_gpus = cluster.node_type.copy(), cluster.node_gpus.copy()
+    node_type[node], node_gpus[node] = type_, gpus
+    return replace(cluster, node_type=node_type, node_gpus=node_gpus)
+
+
 def parse_short_form(text: str) -> Cluster:
     """`v100:36,p100:36x8`: GPUs by type, in nodes of 4 unless `x8` says otherwise; the last node may be smaller."""
     groups: list[NodeGroup] = []
@@ -160,7 +196,9 @@ def parse_short_form(text: str) -> Cluster:
 
 
 def _largest_first(node_type: IntArray, node_gpus: IntArray, types: int) -> tuple[tuple[int, ...], ...]:
+    """t  nodes that have GPUs."""
     order = np.lexsort((-node_gpus, node_type))
+    order = order[node_gpus[order] > 0]
     ends = np.searchsorted(node_type[order], np.arange(types + 1))
     return tuple(tuple(order[ends[t] : ends[t + 1]].tolist()) for t in range(types))
 

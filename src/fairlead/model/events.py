@@ -149,6 +149,25 @@ class NodeUsable:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeAdded:
+    """A node joins, or one that was removed comes back, perhaps with other GPUs: it is up, and all its GPUs are ours."""
+
+    time_s: float
+    name: str
+    gpu: str
+    gpus: int
+    memory_gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """A node leaves for good. No job holds any of its GPUs: those that did are reported as lost before."""
+
+    time_s: float
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class TenantSet:
     """From now on the tenant has this weight, and these limits in place of all it had before."""
 
@@ -183,6 +202,8 @@ Event = (
     | NodeDown
     | NodeUp
     | NodeUsable
+    | NodeAdded
+    | NodeRemoved
     | TenantSet
     | PolicySet
 )

@@ -31,14 +31,14 @@ class Deficits:
     claims: Claims | None = None  # of the shares that it comes from: shares often stand for many rounds
 
     def of(self, owner_key: IntArray, types: int) -> FloatArray:
-        """Rows for these owners; a new owner is owed nothing, one that left is forgotten."""
-        if owner_key is self.owner_key:
+        """Rows for these owners; a new owner is owed nothing, one that left is forgotten, of a new type nobody is owed any."""
+        if owner_key is self.owner_key and self.gpus.shape[1] == types:
             return self.gpus
         owed = np.zeros((len(owner_key), types))
         if self.owner_key.size and owner_key.size:
             at = np.minimum(np.searchsorted(self.owner_key, owner_key), len(self.owner_key) - 1)
             known = self.owner_key[at] == owner_key
-            owed[known] = self.gpus[at[known]]
+            owed[known, : self.gpus.shape[1]] = self.gpus[at[known]]
         return owed
 
 

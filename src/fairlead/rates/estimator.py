@@ -27,6 +27,9 @@ class Estimator(Protocol):
 
     def restart_s(self, model: str) -> float: ...
 
+    def for_cluster(self, cluster: Cluster) -> Estimator:
+        """The same knowledge, learnt things included, of a cluster that has changed."""
+
 
 def allowed_types(spec: JobSpec, cluster: Cluster) -> list[int]:
     """Positions of the types that the job's owner allows, by the name of the GPU or of the type."""
@@ -53,7 +56,7 @@ def mixable_types(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> Bool
     found = np.zeros(len(cluster.types), dtype=np.bool_)
     if spec.relaxed and spec.gpus > 1:
         for t in allowed_types(spec, cluster):
-            found[t] = estimator.at(spec.model, t, spec.gpus, 2) > 0
+            found[t] = cluster.capacity[t] > 0 and estimator.at(spec.model, t, spec.gpus, 2) > 0
     return found
 
 
@@ -96,6 +99,9 @@ class TableEstimator:
 
     def restart_s(self, model: str) -> float:
         return self.profile.facts_of(model).restart_s if self._restart_s is None else self._restart_s
+
+    def for_cluster(self, cluster: Cluster) -> TableEstimator:
+        return TableEstimator(self.profile, cluster, restart_s=self._restart_s)
 
 
 def relative_speed(rate: FloatArray) -> FloatArray:

@@ -99,6 +99,26 @@ class ThreeLayer:
     def restart_s(self, model: str) -> float:
         return self._table.restart_s(model)
 
+    def for_cluster(self, cluster: Cluster) -> ThreeLayer:
+        """What was learnt of a node that has come back with GPUs of another type is forgotten."""
+        again = ThreeLayer(self._table.for_cluster(cluster), cluster, self._sensing)
+        again.learn_again(self.learnt())
+        now = cluster.node_type.tolist()
+        again._forget({node for node, type_ in enumerate(self._node_type) if now[node] != type_})
+        return again
+
+    def _forget(self, nodes: set[int]) -> None:
+        for node in nodes:
+            self._of_node.pop(node, None)
+            self._factor.pop(node, None)
+            for by_node in self._on_node.values():
+                by_node.pop(node, None)
+        for by_spot in self._spread.values():
+            for spot in [spot for spot in by_spot if nodes & {node for node, _ in spot}]:
+                del by_spot[spot]
+        self._on_node = {job: by_node for job, by_node in self._on_node.items() if by_node}
+        self._spread = {job: by_spot for job, by_spot in self._spread.items() if by_spot}
+
     def observe(self, job: int, model: str, spot: Spot, rate: float) -> None:
         """The job made `rate` samples a second there."""
         predicted = self._predicted(model, spot, np.ones(len(self._node_type)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
+from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import TableEstimator
 
 
@@ -40,3 +41,6 @@ class WithUnmeasured:
 
     def restart_s(self, model: str) -> float:
         return self._table.restart_s(model)
+
+    def for_cluster(self, cluster: Cluster) -> WithUnmeasured:
+        return WithUnmeasured(self._table.for_cluster(cluster))

@@ -10,7 +10,9 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.quotas import Quotas
 from fairlead.rates.three_layer import Learns
+from fairlead.rounds.labels import Labels
 from fairlead.rounds.nodes import Nodes
+from fairlead.rounds.queue import Queue
 from fairlead.rounds.state import State
 
 _NEVER_CHANGED = (int, float, np.generic, type(None), Cluster, Quotas)
@@ -24,7 +26,7 @@ def copied(state: State) -> State:
     other = State.__new__(State)
     estimator: Any = state.estimator.copy() if isinstance(state.estimator, Learns) else state.estimator
     learner = estimator if isinstance(estimator, Learns) else None
-    apart = {"estimator": estimator, "_learner": learner, "fixed": {}}  # `fixed` is drawn up again at the first look
+    apart = {"estimator": estimator, "learner": learner}
     for name, value in vars(state).items():
         setattr(other, name, apart[name] if name in apart else _own(name, value))
     return other
@@ -41,11 +43,11 @@ def _own(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         arrays = _has_arrays(list(value.values()))
         return {key: _own(name, item) for key, item in value.items()} if arrays else dict(value)
-    if isinstance(value, Nodes):
-        nodes = Nodes.__new__(Nodes)
+    if isinstance(value, Nodes | Labels | Queue):
+        whole = object.__new__(type(value))
         for part, content in vars(value).items():
-            setattr(nodes, part, _own(part, content))
-        return nodes
+            setattr(whole, part, _own(part, content))
+        return whole
     if not isinstance(value, _NEVER_CHANGED):
         raise BrokenInvariantError(f"nobody has said how {name} of a state, a {type(value).__name__}, is copied")
     return value

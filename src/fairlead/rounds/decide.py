@@ -10,6 +10,7 @@ import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Allocation, Level, Placement, Shares, Spot
 from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
+from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.view import View
@@ -27,6 +28,11 @@ class Memory:
 
     policy: Any = None
     owed: Deficits = NOTHING_OWED
+    cluster: Cluster | None = None  # that the policy's memory is about
+
+    def of_policy(self, cluster: Cluster) -> Any:
+        """What the policy gets back: nothing once nodes have joined or left, because its arrays are by type and node."""
+        return self.policy if self.cluster is cluster else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ def decide(
     if policy.level is Level.TASKS:
         raise InputError(f"policy {policy.name} decides single tasks and not rounds; only the simulator runs it")
     allocation: Allocation
-    allocation, remembered = _answer(policy, policy.allocate(seen, memory.policy))
+    allocation, remembered = _answer(policy, policy.allocate(seen, memory.of_policy(view.cluster)))
     owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
     if isinstance(allocation, Placement):
         changed = settle_spots(view, allocation.spots, pinned)
@@ -79,7 +85,7 @@ def decide(
     else:  # what a pin has kept from happening may happen once it comes off
         holds_until_s = min(holds_until_s, pins_until_s)
     decision = _plan(view, changed, cause, holds_until_s, allocation.answer.solver)
-    return decision, Memory(remembered, owed)
+    return decision, Memory(remembered, owed, view.cluster)
 
 
 def _answer(policy: Policy, found: Any) -> tuple[Allocation, Any]:

@@ -108,7 +108,7 @@ def _known_jobs(header: Header) -> list[str]:
 
 
 def header_to_json(header: Header) -> dict[str, Any]:
-    cluster, profile = header.cluster, header.profile
+    profile = header.profile
     return {
         "fairlead": KIND,
         "policy": header.policy,
@@ -117,14 +117,7 @@ def header_to_json(header: Header) -> dict[str, Any]:
         "tenant_weight": header.tenant_weight,
         "restart_s": header.restart_s,
         **header.more,
-        "cluster": {
-            "types": cluster.types,
-            "gpu": cluster.gpu,
-            "memory_gib": cluster.memory_gib.tolist(),
-            "nodes": cluster.nodes,
-            "node_type": cluster.node_type.tolist(),
-            "node_gpus": cluster.node_gpus.tolist(),
-        },
+        "cluster": cluster_to_json(header.cluster),
         "profile": {
             "name": profile.name,
             "facts": {model: asdict(facts) for model, facts in profile.facts.items()},
@@ -132,6 +125,28 @@ def header_to_json(header: Header) -> dict[str, Any]:
             **_formula_to_json(profile),
         },
     }
+
+
+def cluster_to_json(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "types": cluster.types,
+        "gpu": cluster.gpu,
+        "memory_gib": cluster.memory_gib.tolist(),
+        "nodes": cluster.nodes,
+        "node_type": cluster.node_type.tolist(),
+        "node_gpus": cluster.node_gpus.tolist(),
+    }
+
+
+def cluster_from_json(record: dict[str, Any]) -> Cluster:
+    return Cluster(
+        types=tuple(record["types"]),
+        gpu=tuple(record["gpu"]),
+        memory_gib=np.array(record["memory_gib"], dtype=np.float64),
+        nodes=tuple(record["nodes"]),
+        node_type=np.array(record["node_type"], dtype=np.int64),
+        node_gpus=np.array(record["node_gpus"], dtype=np.int64),
+    )
 
 
 def _formula_to_json(profile: Profile) -> dict[str, Any]:
@@ -148,14 +163,9 @@ def header_from_json(record: dict[str, Any]) -> Header:
     if record.get("fairlead") != KIND:
         raise ValueError(f"the first line says {record.get('fairlead')!r}, wanted {KIND!r}")
     cluster, profile = record.pop("cluster"), record.pop("profile")
-    for name in ("node_type", "node_gpus"):
-        cluster[name] = np.array(cluster[name], dtype=np.int64)
-    for name in ("types", "gpu", "nodes"):
-        cluster[name] = tuple(cluster[name])
-    cluster["memory_gib"] = np.array(cluster["memory_gib"], dtype=np.float64)
     known = ("policy", "parameters", "settings", "tenant_weight", "restart_s")
     return Header(
-        cluster=Cluster(**cluster),
+        cluster=cluster_from_json(cluster),
         profile=Profile(
             profile["name"],
             tuple(Speed(*row) for row in profile["speeds"]),

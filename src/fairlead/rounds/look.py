@@ -21,7 +21,7 @@ _LENGTHS = frozenset({"total", "done"})
 
 def look(state: State, policy: Policy, round_s: float) -> View:
     """Columns are gathered from the state when they are read; after the next fold it is too late for that."""
-    active, fixed, now_s, moment = state.active_jobs, state.fixed, state.now_s, state.moment
+    (active, fixed), now_s, moment = state.schedulable(), state.now_s, state.moment
     hidden = frozenset() if Knows.LENGTHS in policy.knows else _LENGTHS
 
     def gather(name: str) -> Any:
@@ -54,7 +54,7 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         node_free=state.node_free * state.node_up,
         type_speed=state.type_speed,
         tenant_weight=np.array(state.tenant_weight),
-        width_sets=state.width_sets,
+        width_sets=state.labels.width_sets,
         job=active,
         spots=_Spots(state, active),
         rate_at=rate_at,

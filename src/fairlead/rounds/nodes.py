@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import BoolArray, IntArray
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Cluster, NodeGroup, with_node, without_node
 from fairlead.model.errors import BrokenInvariantError
 
 
@@ -20,6 +20,7 @@ class Nodes:
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        self.first = cluster  # as it was before anything changed
         self.cluster = cluster
         self.up: BoolArray = np.ones(len(cluster.nodes), dtype=np.bool_)
         self.usable: IntArray = cluster.node_gpus.copy()  # n  GPUs that are ours; jobs of others hold the rest
@@ -30,6 +31,8 @@ class Nodes:
         self.up.flags.writeable = False
 
     def set_up(self, node: int, *, up: bool) -> None:
+        if not self.cluster.node_gpus[node]:
+            raise BrokenInvariantError(f"node {self.cluster.nodes[node]} has left the cluster")
         if self.up[node] == up:
             raise BrokenInvariantError(f"node {self.cluster.nodes[node]} is {'up' if up else 'down'} already")
         self.up = self.up.copy()
@@ -46,6 +49,29 @@ class Nodes:
         self.usable[node], self.free[node] = gpus, gpus - held
         self._count()
 
+    def add(self, name: str, group: NodeGroup) -> None:
+        """At a new position at the end, or at the old one of a node that was removed."""
+        self.cluster = with_node(self.cluster, name, group)
+        node = self.cluster.nodes.index(name)
+        new = len(self.cluster.nodes) - len(self.up)
+        self.usable, self.free = np.pad(self.usable, (0, new)), np.pad(self.free, (0, new))
+        self.usable[node] = self.free[node] = group.gpus
+        self.up = np.pad(self.up, (0, new))
+        self.up[node] = True
+        self._count()
+
+    def remove(self, node: int) -> None:
+        name, held = self.cluster.nodes[node], int(self.usable[node] - self.free[node])
+        if not self.cluster.node_gpus[node]:
+            raise BrokenInvariantError(f"node {name} has left already")
+        if held:
+            raise BrokenInvariantError(f"node {name} cannot leave while jobs hold {held} of its GPUs")
+        self.cluster = without_node(self.cluster, node)
+        self.usable[node] = self.free[node] = 0
+        self.up = self.up.copy()
+        self.up[node] = False
+        self._count()
+
     def take(self, spots: Sequence[Spot]) -> None:
         self._add_free(spots, -1)
         if self.free.min() < 0:
@@ -55,9 +81,9 @@ class Nodes:
     def give_back(self, spots: Sequence[Spot]) -> None:
         self._add_free(spots, 1)
 
-    def restore(self, up: BoolArray, usable: IntArray, free: IntArray) -> None:
+    def restore(self, cluster: Cluster, up: BoolArray, usable: IntArray, free: IntArray) -> None:
         """Take over what was stored."""
-        self.up, self.usable, self.free = up, usable, free
+        self.cluster, self.up, self.usable, self.free = cluster, up, usable, free
         self._count()
 
     def _add_free(self, spots: Sequence[Spot], sign: int) -> None:
@@ -65,6 +91,7 @@ class Nodes:
         np.add.at(self.free, nodes, sign * counts)
 
     def _count(self) -> None:
+        self.types = self.cluster.node_type.tolist()
         there = np.where(self.up, self.usable, 0)
         self.capacity = np.bincount(self.cluster.node_type, there, len(self.cluster.types)).astype(np.int64)
         self.up_gpus = int(there.sum())

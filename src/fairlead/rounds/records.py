@@ -38,6 +38,8 @@ _EVENTS: dict[str, type[ev.Event]] = {
     "node_down": ev.NodeDown,
     "node_up": ev.NodeUp,
     "node_usable": ev.NodeUsable,
+    "node_added": ev.NodeAdded,
+    "node_removed": ev.NodeRemoved,
 }
 _NAMES = {kind: name for name, kind in _EVENTS.items()}
 _FLOATS = ("rate", "samples", "resume_s", "part", "gpus")
@@ -57,10 +59,12 @@ def _floats(values: Any) -> Any:
 
 
 class Records:
-    """Keeps who is who: jobs are positions inside and ids outside, numbered as they arrive in either direction."""
+    """Keeps who is who: jobs and nodes are positions inside and names outside, numbered as they arrive in either
+    direction.
+    """
 
     def __init__(self, cluster: Cluster, ids: Iterable[str] = ()) -> None:
-        self._nodes = cluster.nodes
+        self._nodes = list(cluster.nodes)
         self._node = {name: n for n, name in enumerate(cluster.nodes)}
         self._ids: list[str] = list(ids)
         self._position = {id_: j for j, id_ in enumerate(self._ids)}
@@ -71,6 +75,8 @@ class Records:
         if isinstance(record, ev.Arrived):
             self._meet(record.spec)
             return {"event": "arrived", "time_s": record.time_s, "job": asdict(record.spec)}
+        if isinstance(record, ev.NodeAdded):
+            self._meet_node(record.name)
         found: dict[str, Any] = {"event": _NAMES[type(record)]}
         for field in fields(record):
             value = getattr(record, field.name)
@@ -96,6 +102,8 @@ class Records:
             spec = spec_from_json(found["job"])
             self._meet(spec)
             return ev.Arrived(found["time_s"], spec)
+        if kind is ev.NodeAdded:
+            self._meet_node(found["name"])
         for field, build in self._builders().items():
             if field in found:
                 found[field] = build(found[field])
@@ -139,6 +147,12 @@ class Records:
     def _meet(self, spec: JobSpec) -> None:
         self._position[spec.id] = len(self._ids)
         self._ids.append(spec.id)
+
+    def _meet_node(self, name: str) -> None:
+        """A node that comes back keeps its position."""
+        if name not in self._node:
+            self._node[name] = len(self._nodes)
+            self._nodes.append(name)
 
     def _names(self, jobs: IntArray) -> list[str]:
         return [self._ids[j] for j in jobs.tolist()]

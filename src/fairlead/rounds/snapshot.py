@@ -24,6 +24,8 @@ from fairlead.model.jobs import JobSpec
 from fairlead.model.quotas import Quota
 from fairlead.rates.estimator import Estimator
 from fairlead.rounds.columns import COLUMNS
+from fairlead.rounds.journal import cluster_from_json, cluster_to_json
+from fairlead.rounds.queue import Queue
 from fairlead.rounds.records import spec_from_json
 from fairlead.rounds.state import State
 
@@ -40,8 +42,8 @@ _NUMBERS = (
     "waiting_time_s",
     "idle_while_waiting_gpu_s",
     "crowd_s",
-    "_busy_gpus",
-    "_unserved",
+    "busy_gpus",
+    "unserved",
 )
 _ARRAYS = ("node_up", "node_free", "active_jobs", "best_rate")
 _USABLE = "node_usable"
@@ -65,7 +67,8 @@ _DAMAGE = (
 def dump(state: State) -> bytes:
     facts = {
         "fairlead": KIND,
-        "cluster": _fingerprint(state.cluster),
+        "cluster": _fingerprint(state.nodes.first),
+        "cluster_now": cluster_to_json(state.cluster),
         "numbers": {name: _plain(getattr(state, name)) for name in _NUMBERS},
         "jobs": [_spec_to_row(spec) for spec in state.specs],
         "spots": {j: spot for j, spot in enumerate(state.spots) if spot},
@@ -75,7 +78,7 @@ def dump(state: State) -> bytes:
         "given_weight": state._given_weight,
         "quotas": {u: [asdict(quota) for quota in quotas] for u, quotas in state._given_quotas.items()},
         "served": {j: row.tolist() for j, row in state.served.items()},
-        "learnt": None if state._learner is None else state._learner.learnt(),
+        "learnt": None if state.learner is None else state.learner.learnt(),
     }
     columns = {name: getattr(state, name)[: state.jobs] for name in COLUMNS}
     arrays = {name: getattr(state, name) for name in _ARRAYS}
@@ -109,27 +112,29 @@ def load(body: bytes, cluster: Cluster, estimator: Estimator) -> State:
 
 
 def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, estimator: Estimator) -> State:
-    state = State(cluster, estimator, facts["given_weight"])
+    now = cluster_from_json(facts["cluster_now"]) if "cluster_now" in facts else cluster
+    state = State(cluster, estimator.for_cluster(now), facts["given_weight"])
+    state.nodes.restore(now, arrays["node_up"], arrays[_USABLE], arrays["node_free"])
     for name in facts["tenants"]:
         state._tenant(name)
     state.tenant_weight = facts["tenant_weight"]
     state._given_quotas = {int(u): tuple(Quota(**quota) for quota in found) for u, found in facts["quotas"].items()}
-    state._draw_up_quotas()
+    state.draw_up_quotas()
     state.specs = [_spec_from_row(row) for row in facts["jobs"]]
     state.spots = _spots(facts["spots"], state.jobs)
     state.last_spots = _spots(facts["last_spots"], state.jobs)
     for name in COLUMNS:
         setattr(state, name, arrays[name])
     state.best_rate = arrays["best_rate"]
-    state.nodes.restore(arrays["node_up"], arrays[_USABLE], arrays["node_free"])
-    state._active_jobs = arrays["active_jobs"]
+    state.queue = Queue(arrays["active_jobs"])
+    numbers = facts["numbers"]
     for name in _NUMBERS:
-        value = facts["numbers"][name]
+        value = numbers[name if name in numbers else f"_{name}"]  # as the first kind called two of them
         setattr(state, name, float("inf") if value is None else value)
     state.served = {int(j): np.array(row) for j, row in facts["served"].items()}
     state.relabel()
-    if state._learner is not None and facts["learnt"] is not None:
-        state._learner.learn_again(facts["learnt"])
+    if state.learner is not None and facts["learnt"] is not None:
+        state.learner.learn_again(facts["learnt"])
     return state
 
 

@@ -1,0 +1,63 @@
+"""The fold where jobs take GPUs of nodes and give them back."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairlead.model.allocation import NOWHERE, Spot
+from fairlead.model.arrays import IntArray
+from fairlead.model.view import MIXED_TYPES, NO_TYPE
+
+if TYPE_CHECKING:
+    from fairlead.rounds.state import State
+
+
+def occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float) -> None:
+    if not jobs.size:
+        return
+    types: list[int] = []
+    totals: list[int] = []
+    moved: list[bool] = []
+    for j, spot in zip(jobs.tolist(), spots, strict=True):
+        total, type_ = 0, state.nodes.types[spot[0][0]]
+        for node, count in spot:
+            total += count
+            if state.nodes.types[node] != type_:
+                type_ = MIXED_TYPES
+        types.append(type_)
+        totals.append(total)
+        moved.append(spot != state.last_spots[j])
+        state.spots[j] = state.last_spots[j] = spot
+    ran = ~np.isnan(state.first_start_s[jobs])  # what was refused before it ever ran restores nothing
+    state.restarts[jobs] += ran
+    state.migrations[jobs] += ran & moved
+    state.leases[jobs] += 1
+    state.held_type[jobs] = types
+    state.held_gpus[jobs] = totals
+    state.held_nodes[jobs] = [len(spot) for spot in spots]
+    state.busy_gpus += sum(totals)
+    state.since_s[jobs] = time_s
+    state.running += len(jobs)
+    state.nodes.take(spots)
+
+
+def release(state: State, jobs: IntArray, time_s: float) -> None:
+    held = jobs[state.held_gpus[jobs] > 0]
+    if not held.size:
+        return
+    gpus, held_s = state.held_gpus[held], time_s - state.since_s[held]
+    state.attained_gpu_s[held] += gpus * held_s
+    state.run_s[held] += held_s
+    state.since_s[held] = math.inf
+    state.busy_gpus -= int(gpus.sum())
+    state.running -= len(held)
+    state.held_gpus[held] = 0
+    state.held_nodes[held] = 0
+    state.held_type[held] = NO_TYPE
+    leaving: list[int] = held.tolist()
+    state.nodes.give_back([state.spots[j] for j in leaving])
+    for j in leaving:
+        state.spots[j] = NOWHERE

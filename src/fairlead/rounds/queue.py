@@ -1,0 +1,46 @@
+"""The jobs that arrived, have not ended and are not held, ascending by position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.arrays import NO_JOBS, IntArray
+
+
+class Queue:
+    """Changes are gathered until somebody asks, because most rounds of a long queue change few of it."""
+
+    def __init__(self, jobs: IntArray = NO_JOBS) -> None:
+        self._jobs = jobs
+        self._news: list[int] = []
+        self._gone: list[int] = []
+        self._released = False  # an old job is among the news
+        self.fixed: dict[str, Any] = {}  # columns of these jobs that never change, as far as they were looked at
+
+    @property
+    def jobs(self) -> IntArray:
+        if self._news or self._gone:
+            jobs = np.concatenate((self._jobs, np.array(self._news, dtype=np.int64)))
+            if self._released:
+                jobs, self._released = np.sort(jobs), False
+            self._jobs = np.delete(jobs, np.searchsorted(jobs, self._gone))
+            self._news, self._gone = [], []
+            self.fixed = {}
+        return self._jobs
+
+    def arrive(self, job: int) -> None:
+        self._news.append(job)
+
+    def leave(self, jobs: IntArray) -> None:
+        self._gone += jobs.tolist()
+
+    def come_back(self, jobs: IntArray) -> None:
+        for j in jobs.tolist():
+            if j in self._gone:  # nobody has looked since it was held
+                self._gone.remove(j)
+            else:
+                self._news.append(j)
+                self._released = True
+        self.fixed = {}
