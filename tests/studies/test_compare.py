@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import numpy as np
 import pytest
 
 from fairlead.cli.main import main
+from fairlead.studies.compare.records import RunRecord, Timings, record_from_json
 from fairlead.studies.compare.table import METRICS, best_of, rows_of
-from fairlead.studies.compare.wording import why_no_best
+from fairlead.studies.runs.summary import Summary
+from fairlead.studies.runs.timeline import Series
 from waiting import wait_for
 
 BASE = ["compare", "--cluster", "v100:4,k80:4", "--generate", "durations=gavel,load=1.2,tenants=2", "--jobs", "12"]
@@ -219,18 +222,22 @@ def test_a_seed_that_changes_nothing_is_no_further_observation(
     trace.write_text("id,tenant,model,arrival_s,gpus,steps\n" + rows, encoding="utf-8")
     args = ["compare", "--cluster", "v100:2,k80:2", "--trace", str(trace), "--policies", "fifo,srtf", "--seeds", "0..7"]
 
-    args += ["--state", str(tmp_path / "state"), "-o", "json"]
-    call(*args)
+    args += ["--state", str(tmp_path / "state")]
+    call(*args, "-o", "json")
     still = json.loads(capsys.readouterr().out)
-    call(*args, "--server-factors", "0.8:1.2")
+    call(*args)
+    table = " ".join(capsys.readouterr().out.split())
+    call(*args, "--server-factors", "0.8:1.2", "-o", "json")
     drawn = json.loads(capsys.readouterr().out)
+    call(*args, "--server-factors", "0.8:1.2")
+    drawn_table = capsys.readouterr().out
 
     assert [row["runs"] for row in still["rows"]] == [1, 1]
     assert any("seeds 1..7 would repeat an earlier run" in note for note in still["assumptions"])
     assert not any(cell["best"] for row in still["rows"] for cell in row["metrics"].values())
     assert [row["runs"] for row in drawn["rows"]] == [8, 8]
-    assert "the seed changes nothing in this workload, so that 8 seeds are one run" in why_no_best(still)
-    assert why_no_best(drawn) == ""
+    assert "the seed changes nothing in this workload, so that 8 seeds are one run" in table
+    assert "no best is marked" not in drawn_table
 
 
 def test_a_load_moves_the_arrivals_of_a_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -267,19 +274,32 @@ def test_csv_holds_a_line_per_run_and_the_tenants_beside(capsys: pytest.CaptureF
     assert {row["tenant"] for row in csv.DictReader(tenants[1:])} == {"tenant-1", "tenant-2"}
 
 
-def records_of(policy: str, values: list[float], **more: int) -> list[dict[str, Any]]:
+def records_of(policy: str, values: list[float], **more: int) -> list[RunRecord]:
     """One record per seed in which every metric is the same number."""
-    records: list[dict[str, Any]] = []
-    for seed, value in enumerate(values):
-        record: dict[str, Any] = {"policy": policy, "load": None, "seed": seed}
-        for metric in METRICS:
-            inside = record
-            for key in metric.path[:-1]:
-                inside = inside.setdefault(key, {})
-            inside[metric.path[-1]] = value
-        record["summary"] |= {"jobs_finished": 60, "jobs_total": 60} | more
-        records.append(record)
-    return records
+    return [record_of(policy, seed, value, **more) for seed, value in enumerate(values)]
+
+
+def record_of(policy: str, seed: int, value: float, *, jobs_finished: int = 60) -> RunRecord:
+    each = dict.fromkeys(("mean", "p99", "max", "share_at_most_1"), value)
+    numbers: dict[str, Any] = dict.fromkeys((field.name for field in fields(Summary)), value)
+    for name in ("jct_s", "wait_s", "ftf", "latency_ratio"):
+        numbers[name] = each
+    summary = Summary(**{**numbers, "jobs_total": 60, "jobs_finished": jobs_finished, "tenants": {}})
+    timings, series = Timings(each, value, value), Series([], {}, {}, None, None, None)
+    return RunRecord("", policy, None, seed, summary, value, 1, 1, timings, {}, series, None)
+
+
+def test_every_metric_is_read_where_its_path_in_the_document_says() -> None:
+    (record,) = records_of("fifo", [2.0])
+    document = record.to_json()
+
+    for number, metric in enumerate(METRICS):
+        inside = document
+        for key in metric.path[:-1]:
+            inside = inside[key]
+        inside[metric.path[-1]] = float(number)
+        document["timings"]["decision_s"] = dict(document["timings"]["decision_s"])
+    assert [metric.read(record_from_json(document)) for metric in METRICS] == [float(n) for n in range(len(METRICS))]
 
 
 def test_a_mean_lies_between_the_least_and_the_most_and_rounding_is_no_spread() -> None:
@@ -288,8 +308,8 @@ def test_a_mean_lies_between_the_least_and_the_most_and_rounding_is_no_spread() 
 
     (row,) = rows_of(["fifo"], [None], records_of("fifo", [value] * 6), [])
 
-    cell = row["metrics"]["ftf_max"]
-    assert (cell["low"], cell["mean"], cell["high"], cell["sd"]) == (value, value, value, 0.0)
+    cell = row.metrics["ftf_max"]
+    assert (cell.low, cell.mean, cell.high, cell.sd) == (value, value, value, 0.0)
 
 
 def test_the_answer_is_printed_even_where_drawing_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -309,22 +329,15 @@ def test_who_leaves_jobs_unfinished_is_never_best_and_does_not_keep_others_from_
     left_some = records_of("lazy", lazy, jobs_finished=57)
     once = [*left_some[:1], *records_of("lazy", lazy)[1:]]
 
-    def best(records: list[dict[str, Any]]) -> list[str]:
+    def best(records: list[RunRecord]) -> list[str]:
         rows = rows_of(["slow", "fast", "lazy"], [None], records, [])
-        return [row["policy"] for row in rows if row["metrics"]["jct_mean"]["best"]]
+        return [row.policy for row in rows if row.metrics["jct_mean"].best]
 
     assert best([*others, *records_of("lazy", lazy)]) == ["lazy"]
     assert best([*others, *left_some]) == ["fast"]
     assert best([*others, *once]) == []
-    all_at_once = [
-        *records_of("slow", [*slow, 9.0]),
-        *records_of("fast", [*fast, 8.0]),
-        *records_of("lazy", [*lazy, 7.0]),
-    ]
-    for record in all_at_once:
-        if record["seed"] == 6:
-            record["summary"]["jobs_finished"] = 1
-    assert best(all_at_once) == []
+    one_seed_more = [record_of(policy, 6, 9.0, jobs_finished=1) for policy in ("slow", "fast", "lazy")]
+    assert best([*others, *records_of("lazy", lazy), *one_seed_more]) == []
 
 
 def test_jobs_that_never_finish_are_told_in_the_table_the_page_the_csv_and_the_json(

@@ -15,4 +15,4 @@ def test_the_demo_shows_the_four_systems_and_five_baselines() -> None:
 
 def test_every_policy_of_the_demo_finishes_every_job_of_a_small_one() -> None:
     for case in make_plan(demo_request(jobs=20)).cases:
-        assert run_case(case)["summary"]["jobs_finished"] == 20, case.policy.text
+        assert run_case(case).summary.jobs_finished == 20, case.policy.text

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from fairlead.model.cluster import Cluster as Hardware
     from fairlead.rates.profile import Profile
+    from fairlead.studies.compare.answer import Cell, ComparisonAnswer, TenantRow
     from fairlead.studies.compare.compare import Comparison, Executor, Request
     from fairlead.studies.compare.workloads import Generated, Workload
 
@@ -110,14 +111,14 @@ def compare(
         write_out(found, wanted, written, shown_h)
     finally:  # whatever becomes of the files, the answer is told
         if output is Format.json:
-            print_json({**found.answer, "files": written})
+            print_json({**found.answer.to_json(), "files": written})
         else:
             print_comparison(found.answer)
             for what, path in written.items():
                 print(f"{what}: {path}")
     if shown_h is not None:
         _warn_of_empty(shown_h, found.answer)
-    if not found.answer["runs"]:
+    if not found.answer.runs:
         raise typer.Exit(1)
 
 
@@ -230,9 +231,9 @@ def hours_of(text: str) -> tuple[float, float]:
     return found
 
 
-def _warn_of_empty(shown_h: tuple[float, float], answer: dict[str, Any]) -> None:
+def _warn_of_empty(shown_h: tuple[float, float], answer: ComparisonAnswer) -> None:
     """Only now is it known how long the runs are."""
-    ends_h = [(run["summary"]["makespan_s"] or 0.0) / 3600 for run in answer["runs"]]
+    ends_h = [(run.summary.makespan_s or 0.0) / 3600 for run in answer.runs]
     if ends_h and shown_h[0] >= max(ends_h):
         said = f"begins after the last job ended (hour {max(ends_h):.4g}), so the Gantt charts are empty"
         typer.echo(f"--window {shown_h[0]:g}..{shown_h[1]:g} {said}; choose earlier hours", err=True)
@@ -256,53 +257,49 @@ def spec_of(text: str) -> Generated:
 # ---- the table -----------------------------------------------------------------------------------------------------
 
 
-def print_comparison(answer: dict[str, Any]) -> None:
+def print_comparison(answer: ComparisonAnswer) -> None:
     """One table per load, then failures, who knew what, and what was assumed."""
     from fairlead.studies.compare.wording import NOT_RANKED, title_of, unfinished_of
 
-    seeds = max((row["runs"] for row in answer["rows"]), default=0)
-    for load in answer["loads"]:
+    for load in answer.loads:
         print_wide_table(title_of(answer, load), *_table(answer, load))
-        if answer["workload"]["tenants"] > 1:
+        if answer.workload.tenants > 1:
             _print_tenants(answer, load)
-    print(_footnote(answer, seeds))
-    if any(map(unfinished_of, answer["rows"])):
+    print(_footnote(answer))
+    if any(map(unfinished_of, answer.rows)):
         print(NOT_RANKED)
-    for failure in answer["failures"]:
-        at = "" if failure["load"] is None else f", load {failure['load']:g}"
-        print(f"FAILED {failure['policy']} (seed {failure['seed']}{at}): {failure['reason']}")
-    knowing = [p["name"] for p in answer["policies"] if p["knows"]]
+    for failure in answer.failures:
+        at = "" if failure.load is None else f", load {failure.load:g}"
+        print(f"FAILED {failure.policy} (seed {failure.seed}{at}): {failure.reason}")
+    knowing = [f"{policy.name}: {', '.join(policy.knows)}" for policy in answer.policies if policy.knows]
     if knowing:
-        said = "; ".join(f"{p['name']}: {', '.join(p['knows'])}" for p in answer["policies"] if p["knows"])
-        print(f"Allowed to know more than the present: {said}")
-    for note in answer["assumptions"]:
+        print(f"Allowed to know more than the present: {'; '.join(knowing)}")
+    for note in answer.assumptions:
         print(f"assumed: {note}")
 
 
-def _table(answer: dict[str, Any], load: float | None) -> tuple[list[str], list[list[str]]]:
+def _table(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], list[list[str]]]:
     from fairlead.studies.compare.wording import unfinished_of
 
-    shown = answer["metrics"]
     rows = [
         [
-            row["policy"]
-            + (f" ({len(row['failed'])} failed)" if row["failed"] else "")
+            row.policy
+            + (f" ({len(row.failed)} failed)" if row.failed else "")
             + (f" ({unfinished_of(row)})" if unfinished_of(row) else ""),
-            *(cell_of(row["metrics"][m["name"]], m["unit"]) for m in shown),
+            *(cell_of(row.metrics[metric.name], metric.unit) for metric in answer.metrics),
         ]
-        for row in answer["rows"]
-        if row["load"] == load
+        for row in answer.rows_at(load)
     ]
-    return ["policy", *(m["label"] for m in shown)], rows
+    return ["policy", *(metric.label for metric in answer.metrics)], rows
 
 
-def _print_tenants(answer: dict[str, Any], load: float | None) -> None:
+def _print_tenants(answer: ComparisonAnswer, load: float | None) -> None:
     """Tenants down, policies across, the largest tenants first."""
     from fairlead.studies.compare.table import by_tenant
     from fairlead.studies.compare.wording import value_text
 
     names, cells = by_tenant(answer, load)
-    policies = [p["name"] for p in answer["policies"]]
+    policies = answer.policy_names
     rows = [
         [name, *(_tenant_cell(cells.get((name, p)), value_text) for p in policies)] for name in names[:MOST_TENANTS]
     ]
@@ -312,28 +309,28 @@ def _print_tenants(answer: dict[str, Any], load: float | None) -> None:
         print(f"... and {len(names) - MOST_TENANTS} more tenants; --csv and -o json have them all")
 
 
-def _tenant_cell(row: dict[str, Any] | None, text: Callable[[float, str], str]) -> str:
-    if row is None or row["jct_mean_s"] is None:
+def _tenant_cell(row: TenantRow | None, text: Callable[[float, str], str]) -> str:
+    if row is None or row.jct_mean_s is None:
         return "-"
-    ftf = "-" if row["ftf_mean"] is None else text(row["ftf_mean"], "ratio")
-    return f"{text(row['jct_mean_s'], 's').replace(' ', '')}, {ftf}"
+    ftf = "-" if row.ftf_mean is None else text(row.ftf_mean, "ratio")
+    return f"{text(row.jct_mean_s, 's').replace(' ', '')}, {ftf}"
 
 
-def _footnote(answer: dict[str, Any], seeds: int) -> str:
+def _footnote(answer: ComparisonAnswer) -> str:
     from fairlead.numerics.paired import ALPHA
     from fairlead.studies.compare.wording import why_no_best
 
     marked = f"* better than every other policy, seed by seed (paired sign-flip test, p < {ALPHA:g})"
-    spread = "mean ±standard deviation over seeds; " if seeds > 1 else ""
+    spread = "mean ±standard deviation over seeds; " if answer.most_runs > 1 else ""
     return f"{spread}{why_no_best(answer) or marked}. FTF: time / time alone on an equal share."
 
 
-def cell_of(cell: dict[str, Any], unit: str) -> str:
+def cell_of(cell: Cell, unit: str) -> str:
     from fairlead.studies.compare.wording import value_text
 
-    if cell["mean"] is None:
+    if cell.mean is None:
         return "-"
-    text = value_text(cell["mean"], unit).replace(" ", "")
-    if cell["sd"] is not None:
-        text += f" ±{value_text(cell['sd'], unit, 2).replace(' ', '')}"
-    return f"*{text}" if cell["best"] else text
+    text = value_text(cell.mean, unit).replace(" ", "")
+    if cell.sd is not None:
+        text += f" ±{value_text(cell.sd, unit, 2).replace(' ', '')}"
+    return f"*{text}" if cell.best else text

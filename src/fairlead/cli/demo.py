@@ -30,7 +30,7 @@ def demo(
     written: dict[str, str] = {}
     write_out(found, Wanted(report=report), written)
     if output is Format.json:
-        print_json({**found.answer, "files": written})
+        print_json({**found.answer.to_json(), "files": written})
         return
     print_comparison(found.answer)
     print(f"report: {os.path.abspath(report)}")

@@ -10,6 +10,7 @@ from typing import Any
 from fairlead.model.allocation import Level
 from fairlead.model.cluster import Cluster
 from fairlead.sim.truth import World
+from fairlead.studies.compare.records import KIND, RunRecord, StayColumns, Timings, record_from_json
 from fairlead.studies.policy_lab.plugins import PolicyRef
 from fairlead.studies.runs.digest import code_digest
 from fairlead.studies.runs.simulate import Setup, simulate
@@ -17,7 +18,6 @@ from fairlead.studies.runs.store import Store
 from fairlead.studies.runs.summary import finished_jobs, summarise, summarise_run
 from fairlead.studies.runs.timeline import NO_NODE, Timeline, read_series
 
-KIND = "compare-run/1"
 SLICES = 160  # of a run, for charts over time
 MOST_TENANTS = 8  # with charts of their own
 MOST_STAYS = 60_000  # kept for the Gantt chart
@@ -41,49 +41,49 @@ def make_case(policy: PolicyRef, load: float | None, seed: int, setup: Setup, co
     return Case(policy, load, seed, replace(setup, policy=_NOBODY), keep_stays, digest[:32] + "s" * keep_stays)
 
 
-def run_case(case: Case) -> dict[str, Any]:
-    """Simulate, and say what came of it in plain JSON values. Only what stands under `timings` differs between runs."""
+def run_case(case: Case) -> RunRecord:
+    """Simulate it. The same case has the same record but for its timings."""
     setup = replace(case.setup, policy=case.policy.load())
     line = Timeline(setup.cluster)
     result = simulate(setup, watch=line)
     found = finished_jobs(result.state)
-    told = summarise_run(result.run)
+    run = summarise_run(result.run)
+    summary = summarise(result.state, found)
+    if setup.policy.level is Level.TASKS:
+        summary = replace(summary, migrations_per_job=None)  # a task never moves
     series = read_series(line, setup.tenant_weight, SLICES, MOST_TENANTS)
-    return {
-        "fairlead": KIND,
-        "key": case.key,
-        "policy": setup.policy.name,
-        "load": case.load,
-        "seed": case.seed,
-        "summary": {
-            **summarise(result.state, found).to_json(),
-            "fragmented_gpus": series["mean_fragmented_gpus"],
-            **({"migrations_per_job": None} if setup.policy.level is Level.TASKS else {}),  # a task never moves
-            "rounds": told["rounds"],
-            "decisions": told["decisions"],
-        },
-        "timings": {"decision_s": told["decision_s"], "cpu_s": result.cpu_s, "wall_s": result.wall_s},
-        "jobs": {
+    return RunRecord(
+        key=case.key,
+        policy=setup.policy.name,
+        load=case.load,
+        seed=case.seed,
+        summary=summary,
+        fragmented_gpus=series.mean_fragmented_gpus,
+        rounds=run["rounds"],
+        decisions=run["decisions"],
+        timings=Timings(run["decision_s"], result.cpu_s, result.wall_s),
+        jobs={
             "jct_s": found.jct_s.tolist(),
-            **{k: v.tolist() for k, v in found.ratios().items() if k != "ftf_isolated"},
+            **{name: column.tolist() for name, column in found.ratios().items() if name != "ftf_isolated"},
         },
-        "series": series,
-        "stays": _stays(line) if case.keep_stays else None,
-    }
+        series=series,
+        stays=_stays(line) if case.keep_stays else None,
+    )
 
 
-def find_record(store: Store, case: Case) -> dict[str, Any] | None:
+def find_record(store: Store, case: Case) -> RunRecord | None:
     """None where there is none, or where the file is not one that was written whole."""
     try:
-        record = json.loads(store.find(_name(case)) or "null")
-    except ValueError:
+        value = json.loads(store.find(_name(case)) or "null")
+        if value is None or value["fairlead"] != KIND or value["key"] != case.key:
+            return None
+        return replace(record_from_json(value), load=case.load, seed=case.seed)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    good = isinstance(record, dict) and record.get("fairlead") == KIND and record.get("key") == case.key
-    return {**record, "load": case.load, "seed": case.seed} if good else None
 
 
-def keep_record(store: Store, case: Case, record: dict[str, Any]) -> None:
-    store.keep(_name(case), json.dumps(record, allow_nan=False))
+def keep_record(store: Store, case: Case, record: RunRecord) -> None:
+    store.keep(_name(case), json.dumps(record.to_json(), allow_nan=False))
 
 
 def _name(case: Case) -> str:
@@ -96,18 +96,19 @@ def changes_with_seed(world: World) -> bool:
     return low != high or world.mtbf_s > 0 or world.length_error > 0
 
 
-def _stays(line: Timeline) -> dict[str, Any] | None:
+def _stays(line: Timeline) -> StayColumns | None:
     stays = line.stays()
     if len(stays.job) > MOST_STAYS or (stays.node == NO_NODE).any():
         return None
-    return {
-        "job": stays.job.tolist(),
-        "node": stays.node.tolist(),
-        "gpus": stays.gpus.astype(int).tolist(),
-        "start_s": [round(s, 3) for s in stays.start_s.tolist()],
-        "end_s": [round(s, 3) for s in stays.end_s.tolist()],
-        "tenant": [list(line.tenants)[u] for u in line.tenant_of],
-    }
+    names = list(line.tenants)
+    return StayColumns(
+        job=stays.job.tolist(),
+        node=stays.node.tolist(),
+        gpus=stays.gpus.astype(int).tolist(),
+        start_s=[round(s, 3) for s in stays.start_s.tolist()],
+        end_s=[round(s, 3) for s in stays.end_s.tolist()],
+        tenant=[names[u] for u in line.tenant_of],
+    )
 
 
 # ---- keys ----------------------------------------------------------------------------------------------------------

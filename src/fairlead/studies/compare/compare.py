@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import repeat
 
 from fairlead import __version__
 from fairlead.model.errors import InputError
 from fairlead.policies.policy import Knows, Policy
+from fairlead.studies.compare.answer import (
+    ComparedCluster,
+    ComparedPolicy,
+    ComparedWorkload,
+    ComparisonAnswer,
+    FailedRun,
+)
 from fairlead.studies.compare.cases import Case, common_digest, find_record, keep_record, make_case, run_case
+from fairlead.studies.compare.records import RunRecord
 from fairlead.studies.compare.table import METRICS, rows_of, tenants_of
 from fairlead.studies.compare.workloads import Workload
 from fairlead.studies.policy_lab.plugins import PolicyRef
 from fairlead.studies.runs.pool import Outcome
 from fairlead.studies.runs.simulate import Setup, check_weights, doubts, without_impossible
 from fairlead.studies.runs.store import Store
+from fairlead.traces.formats import Trace
 
-KIND = "compare/1"
-CaseOutcome = Outcome[Case, dict[str, Any]]
-Executor = Callable[[Callable[[Case], dict[str, Any]], Iterable[Case]], Iterator[CaseOutcome]]
+CaseOutcome = Outcome[Case, RunRecord]
+Executor = Callable[[Callable[[Case], RunRecord], Iterable[Case]], Iterator[CaseOutcome]]
 
 
 @dataclass(frozen=True)
@@ -42,10 +50,9 @@ class ComparisonPlan:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`answer` is what the command prints as JSON; `records` hold the columns that charts are drawn from."""
+    """What came of it, and the set-up of its first run."""
 
-    answer: dict[str, Any]
-    records: list[dict[str, Any]]
+    answer: ComparisonAnswer
     setup: Setup
 
 
@@ -115,59 +122,56 @@ def knows_of(policy: Policy, setup: Setup) -> dict[str, str]:
 
 def _comparison(request: Request, plan: ComparisonPlan, outcomes: list[CaseOutcome], found_before: int) -> Comparison:
     policies = [ref.load() for ref in request.policies]
+    names = [policy.name for policy in policies]
     records = [outcome.result for outcome in outcomes if outcome.result is not None]
     failures = [
-        {"policy": one.task.policy.load().name, "load": one.task.load, "seed": one.task.seed, "reason": one.reason}
+        FailedRun(one.task.policy.load().name, one.task.load, one.task.seed, one.reason)
         for one in outcomes
         if one.result is None
     ]
     first = outcomes[0].task.setup
-    names = [policy.name for policy in policies]
-    answer = {
-        "fairlead": KIND,
-        "version": __version__,
-        "workload": {
-            "name": first.trace.name,
-            "format": first.trace.format,
-            "sha256": first.trace.sha256,
-            "jobs": len(first.trace.jobs),
-            "tenants": len({job.tenant for job in first.trace.jobs}),
-        },
-        "cluster": {
-            "gpus": dict(zip(first.cluster.types, first.cluster.capacity.tolist(), strict=True)),
-            "nodes": len(first.cluster.nodes),
-        },
-        "settings": asdict(first.settings),
-        "world": {key: value for key, value in asdict(first.world).items() if key != "seed"},
-        "restart_s": first.restart_s,
-        "tenant_weight": dict(first.tenant_weight),
-        "sensing": first.sensing,
-        "seeds": list(request.seeds),
-        "loads": list(request.loads),
-        "assumptions": plan.assumptions,
-        "policies": [
-            {
-                "name": policy.name,
-                "summary": policy.summary,
-                "paper": policy.paper,
-                "level": policy.level,
-                "knows": sorted(policy.knows),
-                "allowed_to_know": knows_of(policy, first),
-                "from": ref.text if ref.text != policy.name else "registry",
-                "parameters": policy.parameters,
-            }
-            for ref, policy in zip(request.policies, policies, strict=True)
-        ],
-        "metrics": [asdict(metric) for metric in METRICS],
-        "rows": rows_of(names, list(request.loads), records, failures),
-        "tenants": tenants_of(names, list(request.loads), records),
-        "failures": failures,
-        "runs": [
-            {key: record[key] for key in ("policy", "load", "seed", "key", "summary", "timings")} for record in records
-        ],
-        "runs_found_done": found_before,
-    }
-    return Comparison(answer, records, first)
+    answer = ComparisonAnswer(
+        version=__version__,
+        workload=_workload(first.trace),
+        cluster=ComparedCluster(
+            gpus=dict(zip(first.cluster.types, first.cluster.capacity.tolist(), strict=True)),
+            nodes=len(first.cluster.nodes),
+        ),
+        settings=first.settings,
+        world=first.world,
+        restart_s=first.restart_s,
+        tenant_weight=dict(first.tenant_weight),
+        sensing=first.sensing,
+        seeds=tuple(request.seeds),
+        loads=tuple(request.loads),
+        assumptions=tuple(plan.assumptions),
+        policies=tuple(map(_compared, request.policies, policies, repeat(first))),
+        metrics=METRICS,
+        rows=tuple(rows_of(names, list(request.loads), records, failures)),
+        tenants=tuple(tenants_of(names, list(request.loads), records)),
+        failures=tuple(failures),
+        runs=tuple(records),
+        runs_found_done=found_before,
+    )
+    return Comparison(answer, first)
+
+
+def _workload(trace: Trace) -> ComparedWorkload:
+    tenants = len({job.tenant for job in trace.jobs})
+    return ComparedWorkload(trace.name, trace.format, trace.sha256, len(trace.jobs), tenants)
+
+
+def _compared(ref: PolicyRef, policy: Policy, setup: Setup) -> ComparedPolicy:
+    return ComparedPolicy(
+        name=policy.name,
+        summary=policy.summary,
+        paper=policy.paper,
+        level=policy.level,
+        knows=tuple(sorted(policy.knows)),
+        allowed_to_know=knows_of(policy, setup),
+        source=ref.text if ref.text != policy.name else "registry",
+        parameters=policy.parameters,
+    )
 
 
 def _setup(request: Request, load: float | None, seed: int) -> tuple[Setup, tuple[str, ...]]:

@@ -3,106 +3,107 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from fairlead.numerics.metrics import SAME
 from fairlead.numerics.paired import ALPHA, distinct_pairs, sign_flip_p
+from fairlead.studies.compare.answer import Cell, ComparisonAnswer, FailedRun, FailedSeed, Metric, PolicyRow, TenantRow
+from fairlead.studies.compare.records import RunRecord
+from fairlead.studies.runs.summary import TenantSummary
 from fairlead.traces.files import create_text
 
 CSV_KIND = "compare-runs/1"
 TENANTS_KIND = "compare-tenants/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    name: str
-    label: str
-    path: tuple[str, ...]  # in a run's record
-    unit: str  # s, ratio, part, GPUs, count or ms
-    better: str  # lower, higher; empty: neither, or a timing, which says more of the machine than of the policy
-
-
 METRICS = (
-    Metric("jct_mean", "mean JCT", ("summary", "jct_s", "mean"), "s", "lower"),
-    Metric("jct_p99", "p99 JCT", ("summary", "jct_s", "p99"), "s", "lower"),
-    Metric("makespan", "makespan", ("summary", "makespan_s"), "s", "lower"),
-    Metric("wait_mean", "mean wait", ("summary", "wait_s", "mean"), "s", "lower"),
-    Metric("ftf_mean", "mean FTF", ("summary", "ftf", "mean"), "ratio", "lower"),
-    Metric("ftf_max", "max FTF", ("summary", "ftf", "max"), "ratio", "lower"),
-    Metric("ftf_at_most_1", "FTF <= 1", ("summary", "ftf", "share_at_most_1"), "part", "higher"),
-    Metric("latency_max", "max latency ratio", ("summary", "latency_ratio", "max"), "ratio", "lower"),
-    Metric("utilisation", "utilisation", ("summary", "gpu_utilisation"), "part", ""),
-    Metric("fragmented", "fragmented GPUs", ("summary", "fragmented_gpus"), "GPUs", "lower"),
-    Metric("migrations", "moves per job", ("summary", "migrations_per_job"), "count", "lower"),
-    Metric("decision_mean", "mean decision", ("timings", "decision_s", "mean"), "ms", ""),
+    Metric("jct_mean", "mean JCT", ("summary", "jct_s", "mean"), "s", "lower", lambda r: r.summary.jct_s["mean"]),
+    Metric("jct_p99", "p99 JCT", ("summary", "jct_s", "p99"), "s", "lower", lambda r: r.summary.jct_s["p99"]),
+    Metric("makespan", "makespan", ("summary", "makespan_s"), "s", "lower", lambda r: r.summary.makespan_s),
+    Metric("wait_mean", "mean wait", ("summary", "wait_s", "mean"), "s", "lower", lambda r: r.summary.wait_s["mean"]),
+    Metric("ftf_mean", "mean FTF", ("summary", "ftf", "mean"), "ratio", "lower", lambda r: r.summary.ftf["mean"]),
+    Metric("ftf_max", "max FTF", ("summary", "ftf", "max"), "ratio", "lower", lambda r: r.summary.ftf["max"]),
+    Metric(
+        "ftf_at_most_1",
+        "FTF <= 1",
+        ("summary", "ftf", "share_at_most_1"),
+        "part",
+        "higher",
+        lambda r: r.summary.ftf["share_at_most_1"],
+    ),
+    Metric(
+        "latency_max",
+        "max latency ratio",
+        ("summary", "latency_ratio", "max"),
+        "ratio",
+        "lower",
+        lambda r: r.summary.latency_ratio["max"],
+    ),
+    Metric(
+        "utilisation", "utilisation", ("summary", "gpu_utilisation"), "part", "", lambda r: r.summary.gpu_utilisation
+    ),
+    Metric(
+        "fragmented", "fragmented GPUs", ("summary", "fragmented_gpus"), "GPUs", "lower", lambda r: r.fragmented_gpus
+    ),
+    Metric(
+        "migrations",
+        "moves per job",
+        ("summary", "migrations_per_job"),
+        "count",
+        "lower",
+        lambda r: r.summary.migrations_per_job,
+    ),
+    Metric(
+        "decision_mean",
+        "mean decision",
+        ("timings", "decision_s", "mean"),
+        "ms",
+        "",
+        lambda r: r.timings.decision_s["mean"],
+    ),
 )
 
 
-def value_of(record: dict[str, Any], metric: Metric) -> float | None:
-    found: Any = record
-    for key in metric.path:
-        found = found[key]
-    return None if found is None else float(found) * (1000.0 if metric.unit == "ms" else 1.0)
+def value_of(record: RunRecord, metric: Metric) -> float | None:
+    value = metric.read(record)
+    return None if value is None else float(value) * (1000.0 if metric.unit == "ms" else 1.0)
 
 
 def rows_of(
     policies: Sequence[str],
     loads: Sequence[float | None],
-    records: Sequence[dict[str, Any]],
-    failures: Sequence[dict[str, Any]],
-) -> list[dict[str, Any]]:
+    records: Sequence[RunRecord],
+    failures: Sequence[FailedRun],
+) -> list[PolicyRow]:
     """One row per load and policy, in the order in which they were asked for."""
     rows = []
     for load in loads:
-        runs = {p: {r["seed"]: r for r in records if r["policy"] == p and r["load"] == load} for p in policies}
-        columns = {
-            metric.name: {p: {seed: value_of(r, metric) for seed, r in runs[p].items()} for p in policies}
-            for metric in METRICS
-        }
-        whole = {p: {seed: is_whole(r) for seed, r in runs[p].items()} for p in policies}
-        best = {m.name: _best_of_whole(columns[m.name], whole, m.better) for m in METRICS if m.better}
-        for policy in policies:
-            failed = [
-                {"seed": f["seed"], "reason": f["reason"]}
-                for f in failures
-                if f["policy"] == policy and f["load"] == load
-            ]
-            numbers = {
-                metric.name: _spread(columns[metric.name][policy].values(), policy, best.get(metric.name))
+        runs = {p: {r.seed: r for r in records if r.policy == p and r.load == load} for p in policies}
+        best = {metric.name: _best_of_whole(runs, metric) for metric in METRICS if metric.better}
+        for policy, mine in runs.items():
+            failed = [FailedSeed(f.seed, f.reason) for f in failures if f.policy == policy and f.load == load]
+            cells = {
+                metric.name: _cell((value_of(run, metric) for run in mine.values()), policy, best.get(metric.name))
                 for metric in METRICS
             }
-            jobs = {
-                key: sum(r["summary"][key] for r in runs[policy].values()) for key in ("jobs_finished", "jobs_total")
-            }
-            rows.append(
-                {
-                    "policy": policy,
-                    "load": load,
-                    "runs": len(runs[policy]),
-                    **jobs,
-                    "failed": failed,
-                    "metrics": numbers,
-                }
-            )
+            finished = sum(run.summary.jobs_finished for run in mine.values())
+            total = sum(run.summary.jobs_total for run in mine.values())
+            rows.append(PolicyRow(policy, load, len(mine), finished, total, tuple(failed), cells))
     return rows
 
 
-def is_whole(record: dict[str, Any]) -> bool:
-    """Whether every job of the run finished. Means are over finished jobs: who never runs some looks fast."""
-    return bool(record["summary"]["jobs_finished"] >= record["summary"]["jobs_total"])
-
-
-def _best_of_whole(
-    values: dict[str, dict[int, float | None]], whole: dict[str, dict[int, bool]], better: str
-) -> tuple[str, float] | None:
-    """`best_of`, where a run that left jobs unfinished counts as failed, and who has such a run is never best."""
-    counted = {p: {s: v if whole[p][s] else None for s, v in column.items()} for p, column in values.items()}
-    best = best_of(counted, better)
-    return best if best is not None and all(whole[best[0]].values()) else None
+def _best_of_whole(runs: Mapping[str, Mapping[int, RunRecord]], metric: Metric) -> tuple[str, float] | None:
+    """`best_of`, where a run that left jobs unfinished counts as failed, and a policy with such a run is never best."""
+    values = {
+        policy: {seed: value_of(run, metric) if run.is_whole else None for seed, run in mine.items()}
+        for policy, mine in runs.items()
+    }
+    best = best_of(values, metric.better)
+    return best if best is not None and all(run.is_whole for run in runs[best[0]].values()) else None
 
 
 def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[str, float] | None:
@@ -130,62 +131,61 @@ def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[st
     return (first, worst) if worst < ALPHA else None
 
 
-def tenants_of(
-    policies: Sequence[str], loads: Sequence[float | None], records: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """What became of each tenant under each policy, as means over seeds."""
+def tenants_of(policies: Sequence[str], loads: Sequence[float | None], records: Sequence[RunRecord]) -> list[TenantRow]:
     rows = []
     for load in loads:
         for policy in policies:
-            found = [r["summary"]["tenants"] for r in records if r["policy"] == policy and r["load"] == load]
-            for name in dict.fromkeys(name for tenants in found for name in tenants):
-                mine = [tenants[name] for tenants in found if name in tenants]
-                rows.append(
-                    {
-                        "policy": policy,
-                        "load": load,
-                        "tenant": name,
-                        "jobs_finished": _mean(t["jobs_finished"] for t in mine),
-                        "jct_mean_s": _mean(t["jct_s"]["mean"] for t in mine),
-                        "wait_mean_s": _mean(t["wait_s"]["mean"] for t in mine),
-                        "ftf_mean": _mean(t["ftf"]["mean"] for t in mine),
-                        "ftf_max": _mean(t["ftf"]["max"] for t in mine),
-                        "gpu_hours": _mean(t["gpu_hours"] for t in mine),
-                    }
-                )
+            runs = [record.summary.tenants for record in records if record.policy == policy and record.load == load]
+            for name in dict.fromkeys(name for tenants in runs for name in tenants):
+                mine = [tenants[name] for tenants in runs if name in tenants]
+                rows.append(_tenant_row(policy, load, name, mine))
     return rows
 
 
-def by_tenant(answer: dict[str, Any], load: float | None) -> tuple[list[str], dict[tuple[str, str], dict[str, Any]]]:
+def _tenant_row(policy: str, load: float | None, tenant: str, mine: Sequence[TenantSummary]) -> TenantRow:
+    return TenantRow(
+        policy,
+        load,
+        tenant,
+        jobs_finished=_mean(t.jobs_finished for t in mine),
+        jct_mean_s=_mean(t.jct_s["mean"] for t in mine),
+        wait_mean_s=_mean(t.wait_s["mean"] for t in mine),
+        ftf_mean=_mean(t.ftf["mean"] for t in mine),
+        ftf_max=_mean(t.ftf["max"] for t in mine),
+        gpu_hours=_mean(t.gpu_hours for t in mine),
+    )
+
+
+def by_tenant(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], dict[tuple[str, str], TenantRow]]:
     """Tenants of a load, those with the most GPU-hours first, and the rows of `tenants` by (tenant, policy)."""
-    rows = [row for row in answer["tenants"] if row["load"] == load]
+    rows = [row for row in answer.tenants if row.load == load]
     hours: dict[str, float] = {}
     for row in rows:
-        hours[row["tenant"]] = hours.get(row["tenant"], 0.0) + (row["gpu_hours"] or 0.0)
+        hours[row.tenant] = hours.get(row.tenant, 0.0) + (row.gpu_hours or 0.0)
     names = sorted(hours, key=lambda name: (-hours[name], name))
-    return names, {(row["tenant"], row["policy"]): row for row in rows}
+    return names, {(row.tenant, row.policy): row for row in rows}
 
 
-def write_csv(answer: dict[str, Any], path: str) -> str:
+def write_csv(answer: ComparisonAnswer, path: str) -> str:
     """One line per run, failed ones with their reason; tenants beside it, in the file whose name is returned."""
     counts = ("jobs_finished", "jobs_total")
     with create_text(path) as file:
         file.write(f"# fairlead: {CSV_KIND}\n")
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(["policy", "load", "seed", *(_column(m) for m in METRICS), *counts, "failed"])
-        for run in answer["runs"]:
-            numbers = [*(value_of(run, metric) for metric in METRICS), *(run["summary"][key] for key in counts)]
-            lines.writerow([run["policy"], _text(run["load"]), run["seed"], *map(_text, numbers), ""])
-        for run in answer["failures"]:
+        for run in answer.runs:
+            numbers = [*(value_of(run, metric) for metric in METRICS), *(getattr(run.summary, key) for key in counts)]
+            lines.writerow([run.policy, _text(run.load), run.seed, *map(_text, numbers), ""])
+        for failure in answer.failures:
             nothing = [""] * (len(METRICS) + len(counts))
-            lines.writerow([run["policy"], _text(run["load"]), run["seed"], *nothing, run["reason"]])
+            lines.writerow([failure.policy, _text(failure.load), failure.seed, *nothing, failure.reason])
     beside = f"{path.removesuffix('.csv')}.tenants.csv"
     with create_text(beside) as file:
         file.write(f"# fairlead: {TENANTS_KIND}\n")
         lines = csv.writer(file, lineterminator="\n")
-        columns = list(answer["tenants"][0]) if answer["tenants"] else ["policy", "load", "tenant"]
+        columns = [field.name for field in fields(TenantRow)] if answer.tenants else ["policy", "load", "tenant"]
         lines.writerow(columns)
-        lines.writerows([[_text(row[c]) for c in columns] for row in answer["tenants"]])
+        lines.writerows([[_text(getattr(row, column)) for column in columns] for row in answer.tenants])
     return beside
 
 
@@ -197,22 +197,16 @@ def _text(value: Any) -> str:
     return "" if value is None else repr(value) if isinstance(value, float) else str(value)
 
 
-def _spread(values: Iterable[float | None], policy: str, best: tuple[str, float] | None) -> dict[str, Any]:
+def _cell(values: Iterable[float | None], policy: str, best: tuple[str, float] | None) -> Cell:
     known = np.array([value for value in values if value is not None])
     if not len(known):
-        return {"mean": None, "sd": None, "low": None, "high": None, "best": False, "p": None}
-    mine = best is not None and best[0] == policy
+        return Cell()
     low, high = float(known.min()), float(known.max())
     mean = min(max(float(known.mean()), low), high)  # the mean of equal values can round to beside them
     sd = float(known.std(ddof=1)) if len(known) > 1 else None
-    return {
-        "mean": mean,
-        "sd": 0.0 if sd is not None and sd < SAME * abs(mean) else sd,
-        "low": low,
-        "high": high,
-        "best": mine,
-        "p": best[1] if mine and best is not None else None,
-    }
+    sd = 0.0 if sd is not None and sd < SAME * abs(mean) else sd
+    mine = best is not None and best[0] == policy
+    return Cell(mean, sd, low, high, mine, best[1] if mine and best is not None else None)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fairlead.model.units import format_duration, format_number
 from fairlead.numerics.paired import fewest_pairs
+from fairlead.studies.compare.answer import ComparisonAnswer, PolicyRow
 
 NOT_RANKED = (
     "Means are of the jobs that finished. A policy that leaves jobs unfinished is never marked best, and a run of it "
@@ -13,23 +12,23 @@ NOT_RANKED = (
 )
 
 
-def title_of(answer: dict[str, Any], load: float | None = None) -> str:
+def title_of(answer: ComparisonAnswer, load: float | None = None) -> str:
     """What was compared on what: `week12: 1,200 jobs of 4 tenants on 8 a100, 16 v100, load 0.8`."""
-    work = answer["workload"]
+    work = answer.workload
     at = "" if load is None else f", load {load:g}"
-    tenants = f"{work['tenants']:,} tenant{'s' if work['tenants'] != 1 else ''}"
-    return f"{work['name']}: {work['jobs']:,} jobs of {tenants} on {gpus_of(answer)}{at}"
+    tenants = f"{work.tenants:,} tenant{'s' if work.tenants != 1 else ''}"
+    return f"{work.name}: {work.jobs:,} jobs of {tenants} on {gpus_of(answer)}{at}"
 
 
-def gpus_of(answer: dict[str, Any]) -> str:
-    return ", ".join(f"{count} {label}" for label, count in answer["cluster"]["gpus"].items())
+def gpus_of(answer: ComparisonAnswer) -> str:
+    return ", ".join(f"{count} {label}" for label, count in answer.cluster.gpus.items())
 
 
-def why_no_best(answer: dict[str, Any]) -> str:
+def why_no_best(answer: ComparisonAnswer) -> str:
     """Why a best can be marked in no column; empty where it can."""
-    fewest, asked = fewest_pairs(), len(answer["seeds"])
-    finished = max(row["runs"] for row in answer["rows"])
-    drawn = max(row["runs"] + len(row["failed"]) for row in answer["rows"])
+    fewest, asked = fewest_pairs(), len(answer.seeds)
+    finished = max(row.runs for row in answer.rows)
+    drawn = max(row.runs + len(row.failed) for row in answer.rows)
     if finished >= fewest:
         return ""
     if not finished:
@@ -41,10 +40,10 @@ def why_no_best(answer: dict[str, Any]) -> str:
     return f"no best is marked: {finished} seed{'s' if finished > 1 else ''} cannot show a difference, {fewest} can"
 
 
-def unfinished_of(row: dict[str, Any]) -> str:
+def unfinished_of(row: PolicyRow) -> str:
     """`3 of 60 jobs never finished`, over all runs of a row; empty where all did."""
-    left = row["jobs_total"] - row["jobs_finished"]
-    return f"{left:,} of {row['jobs_total']:,} jobs never finished" if left else ""
+    left = row.jobs_total - row.jobs_finished
+    return f"{left:,} of {row.jobs_total:,} jobs never finished" if left else ""
 
 
 def value_text(value: float, unit: str, digits: int = 3) -> str:

@@ -103,18 +103,18 @@ def distribution(found: Comparison, load: float | None, column: str) -> Chart:
 
 def utilisation(found: Comparison, load: float | None) -> Chart:
     """One panel per GPU type."""
-    types, styles = list(found.answer["cluster"]["gpus"]), data.styles(found)
+    types, styles = list(found.answer.cluster.gpus), data.styles(found)
     traces = [
         _line(curve, styles[curve.policy], panel=k, legend=k == 0)
         for k, label in enumerate(types)
-        for curve in data.series_of(found, load, "utilisation", label)
+        for curve in data.utilisation_of(found, load, label)
     ]
-    titles = [f"{label} ({count} GPUs)" for label, count in found.answer["cluster"]["gpus"].items()]
+    titles = [f"{label} ({count} GPUs)" for label, count in found.answer.cluster.gpus.items()]
     return {"data": traces, "layout": _panels(titles, "part in use", 1.02, data.shown_hours(found, load))}
 
 
 def fragmentation(found: Comparison, load: float | None) -> Chart:
-    curves, styles = data.series_of(found, load, "fragmented_gpus"), data.styles(found)
+    curves, styles = data.fragments_of(found, load), data.styles(found)
     layout = _layout("hours since the first arrival", "fragmented GPUs", height=360)
     layout["xaxis"]["range"] = [0, data.shown_hours(found, load)]
     return {"data": [_line(c, styles[c.policy]) for c in curves], "layout": layout}
@@ -125,24 +125,24 @@ def tenants(found: Comparison, load: float | None) -> dict[str, Chart]:
     names, styles = data.tenants_shown(found, load), data.styles(found)
     charts = {}
     for record in data.first_runs(found, load):
-        colour = styles[record["policy"]].colour
+        colour = styles[record.policy].colour
         traces: list[Any] = []
         for k, name in enumerate(names):
-            series = record["series"]["tenants"].get(name)
+            series = record.series.tenants.get(name)
             if series is None:
                 continue
-            x, axes = record["series"]["hour"], _axes(k)
+            x, axes = record.series.hour, _axes(k)
             held = {"color": colour, "width": 1.5, "shape": "hvh"}
             traces.append(
-                {"type": "scatter", "mode": "lines", "x": x, "y": _round(series["share"]), "line": held, **axes}
+                {"type": "scatter", "mode": "lines", "x": x, "y": _round(series.share), "line": held, **axes}
                 | {"fill": "tozeroy", "fillcolor": f"{colour}33", "name": "held", "showlegend": k == 0}
             )
             entitled = {"color": "#222", "width": 1.5, "dash": "dash", "shape": "hvh"}
             traces.append(
-                {"type": "scatter", "mode": "lines", "x": x, "y": _round(series["entitled"]), "line": entitled, **axes}
+                {"type": "scatter", "mode": "lines", "x": x, "y": _round(series.entitled), "line": entitled, **axes}
                 | {"name": "entitled to", "showlegend": k == 0}
             )
-        charts[record["policy"]] = {
+        charts[record.policy] = {
             "data": traces,
             "layout": _panels(
                 [_safe(name) for name in names],
@@ -155,7 +155,7 @@ def tenants(found: Comparison, load: float | None) -> dict[str, Chart]:
 
 
 def gantts(found: Comparison, window_h: tuple[float, float] | None) -> dict[str, Chart]:
-    colours = tenant_colours(data.tenants_shown(found, found.answer["loads"][-1]))
+    colours = tenant_colours(data.tenants_shown(found, found.answer.loads[-1]))
     charts = {}
     for chart in data.gantts(found, window_h):
         by_tenant: dict[str, list[data.Bar]] = {}
@@ -198,16 +198,16 @@ def bars(found: Comparison, load: float | None, metric: str, label: str, *, log:
     trace = {
         "type": "bar",
         "x": [_safe(policy) for policy, _ in rows],
-        "y": [cell["mean"] for _, cell in rows],
+        "y": [mean for _, (mean, _, _) in rows],
         "marker": {"color": [styles[policy].colour for policy, _ in rows]},
         "error_y": {
             "type": "data",
             "symmetric": False,
-            "array": [cell["high"] - cell["mean"] for _, cell in rows],
-            "arrayminus": [cell["mean"] - cell["low"] for _, cell in rows],
+            "array": [high - mean for _, (mean, _, high) in rows],
+            "arrayminus": [mean - low for _, (mean, low, _) in rows],
             "color": "#444",
             "thickness": 1.2,
-            "visible": any(cell["high"] > cell["low"] for _, cell in rows),
+            "visible": any(high > low for _, (_, low, high) in rows),
         },
         "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
     }
@@ -215,7 +215,7 @@ def bars(found: Comparison, load: float | None, metric: str, label: str, *, log:
     layout["margin"]["b"] = 60
     layout["xaxis"] |= {"showgrid": False, "type": "category", "automargin": True, "tickangle": -40}
     if log:
-        layout["yaxis"] |= _log_axis(*log_range(cell[key] for _, cell in rows for key in ("low", "high")))
+        layout["yaxis"] |= _log_axis(*log_range(bound for _, (_, low, high) in rows for bound in (low, high)))
     return {"data": [trace], "layout": layout}
 
 

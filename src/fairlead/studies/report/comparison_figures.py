@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.model.errors import InputError
 from fairlead.studies.compare.compare import Comparison
+from fairlead.studies.compare.records import RunRecord
 from fairlead.studies.compare.wording import title_of
 from fairlead.studies.report import data
 from fairlead.studies.report.axes import log_range, log_ticks, tick_text
@@ -43,12 +44,12 @@ def draw_all(found: Comparison, folder: str, window_h: tuple[float, float] | Non
             written.append(str(Path(folder) / f"{name}.{suffix}"))
             save(figure, written[-1], title_of(found.answer))
 
-    for load in found.answer["loads"]:
-        end = "" if load is None or len(found.answer["loads"]) == 1 else f"-load-{load:g}"
+    for load in found.answer.loads:
+        end = "" if load is None or len(found.answer.loads) == 1 else f"-load-{load:g}"
         for name, draw in _FIGURES.items():
             keep(draw(found, load), name + end)
         for record in data.first_runs(found, load):
-            keep(_tenants(found, load, record), f"tenants-{_file_name(record['policy'])}{end}")
+            keep(_tenants(found, load, record), f"tenants-{_file_name(record.policy)}{end}")
     for chart in data.gantts(found, window_h):
         keep(_gantt(found, chart), f"gantt-{_file_name(chart.policy)}")
     return written
@@ -123,10 +124,10 @@ def _distributions(found: Comparison, load: float | None) -> Figure:
 
 
 def _utilisation(found: Comparison, load: float | None) -> Figure:
-    gpus = found.answer["cluster"]["gpus"]
+    gpus = found.answer.cluster.gpus
     figure, panels = _panels([f"{label} ({count} GPUs)" for label, count in gpus.items()], "part in use")
     for axes, label in zip(panels, gpus, strict=True):
-        _lines(axes, data.series_of(found, load, "utilisation", label), data.styles(found))
+        _lines(axes, data.utilisation_of(found, load, label), data.styles(found))
         axes.set(ylim=(0, 1.02), xlim=(0, data.shown_hours(found, load)))
     _legend_below(figure)
     return figure
@@ -134,21 +135,21 @@ def _utilisation(found: Comparison, load: float | None) -> Figure:
 
 def _fragmentation(found: Comparison, load: float | None) -> Figure:
     figure = new_figure(1, 1, "")
-    _lines(figure.axes[0], data.series_of(found, load, "fragmented_gpus"), data.styles(found))
+    _lines(figure.axes[0], data.fragments_of(found, load), data.styles(found))
     figure.axes[0].set(xlabel=HOURS, ylabel="fragmented GPUs", ylim=(0, None), xlim=(0, data.shown_hours(found, load)))
     _legend_below(figure)
     return figure
 
 
-def _tenants(found: Comparison, load: float | None, record: data.Record) -> Figure:
-    names = [name for name in data.tenants_shown(found, load) if name in record["series"]["tenants"]]
+def _tenants(found: Comparison, load: float | None, record: RunRecord) -> Figure:
+    names = [name for name in data.tenants_shown(found, load) if name in record.series.tenants]
     figure, panels = _panels(names, "part of all GPUs")
-    colour = data.styles(found)[record["policy"]].colour
+    colour = data.styles(found)[record.policy].colour
     for axes, name in zip(panels, names, strict=True):
-        series, hour = record["series"]["tenants"][name], record["series"]["hour"]
-        axes.fill_between(hour, series["share"], step="mid", color=colour, alpha=0.25, linewidth=0)
-        axes.step(hour, series["share"], where="mid", color=colour, linewidth=1, label=f"held ({record['policy']})")
-        axes.step(hour, series["entitled"], where="mid", color="0.15", linewidth=1, linestyle="--", label="entitled to")
+        series, hour = record.series.tenants[name], record.series.hour
+        axes.fill_between(hour, series.share, step="mid", color=colour, alpha=0.25, linewidth=0)
+        axes.step(hour, series.share, where="mid", color=colour, linewidth=1, label=f"held ({record.policy})")
+        axes.step(hour, series.entitled, where="mid", color="0.15", linewidth=1, linestyle="--", label="entitled to")
         axes.set(ylim=(0, data.highest_share(found, load)), xlim=(0, data.shown_hours(found, load)))
     _legend_below(figure)
     return figure
@@ -160,7 +161,7 @@ def _gantt(found: Comparison, chart: data.Gantt) -> Figure:
     figure = new_figure(1, 1, "")
     figure.set_size_inches(7.2, 1.2 + 0.085 * max(len(chart.rows), 12))
     axes = figure.axes[0]
-    colours = tenant_colours(data.tenants_shown(found, found.answer["loads"][-1]))
+    colours = tenant_colours(data.tenants_shown(found, found.answer.loads[-1]))
     shades = [colours.get(bar.tenant, OTHERS) for bar in chart.bars]
     axes.barh(
         [bar.row for bar in chart.bars],
@@ -193,22 +194,19 @@ def _bars(metric: str, label: str, *, log: bool = False) -> Callable[[Comparison
         axes = figure.axes[0]
         rows, styles = data.bars_of(found, load, metric), data.styles(found)
         figure.set_figwidth(max(figure.get_figwidth(), 0.3 * len(rows)))
-        mean = [cell["mean"] for _, cell in rows]
-        spread = [
-            [cell["mean"] - cell["low"] for _, cell in rows],
-            [cell["high"] - cell["mean"] for _, cell in rows],
-        ]
+        means = [mean for _, (mean, _, _) in rows]
+        spread = [[mean - low for _, (mean, low, _) in rows], [high - mean for _, (mean, _, high) in rows]]
         colours = [styles[policy].colour for policy, _ in rows]
-        several = any(cell["high"] > cell["low"] for _, cell in rows)
+        several = any(high > low for _, (_, low, high) in rows)
         whiskers = spread if several else None
-        axes.bar([policy for policy, _ in rows], mean, yerr=whiskers, color=colours, ecolor="0.3", capsize=2)
+        axes.bar([policy for policy, _ in rows], means, yerr=whiskers, color=colours, ecolor="0.3", capsize=2)
         axes.set_axisbelow(True)
         axes.set_ylabel(label)
         for text in axes.get_xticklabels():
             text.set(rotation=40, ha="right", rotation_mode="anchor")
         axes.grid(visible=False, axis="x")
         if log:
-            _log(axes.yaxis, *log_range(cell[key] for _, cell in rows for key in ("low", "high")))
+            _log(axes.yaxis, *log_range(bound for _, (_, low, high) in rows for bound in (low, high)))
         return figure
 
     return draw

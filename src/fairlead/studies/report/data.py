@@ -6,12 +6,13 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fairlead.model.cluster import Cluster
+from fairlead.studies.compare.answer import Cell
 from fairlead.studies.compare.compare import Comparison
+from fairlead.studies.compare.records import RunRecord, StayColumns
 from fairlead.studies.report.axes import log_range
 from fairlead.studies.report.labels import Area, Spot, place_labels
 from fairlead.studies.report.style import Style, styles_of
@@ -27,7 +28,7 @@ CDFS = {
     "latency_ratio": f"latency ratio (below {LEAST_RATIO:g} drawn there)",
 }
 
-Record = dict[str, Any]
+Range = tuple[float, float, float]  # over seeds: mean, least, most
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Mean over seeds, with the least and the most."""
-
     policy: str
-    x: tuple[float, float, float]
-    y: tuple[float, float, float]
+    x: Range
+    y: Range
     whole: bool  # every job finished
 
 
@@ -69,23 +68,23 @@ class Gantt:
 
 
 def styles(found: Comparison) -> dict[str, Style]:
-    return styles_of([policy["name"] for policy in found.answer["policies"]])
+    return styles_of(found.answer.policy_names)
 
 
-def of_load(found: Comparison, load: float | None) -> list[Record]:
-    return [record for record in found.records if record["load"] == load]
+def of_load(found: Comparison, load: float | None) -> list[RunRecord]:
+    return [record for record in found.answer.runs if record.load == load]
 
 
-def first_runs(found: Comparison, load: float | None) -> list[Record]:
+def first_runs(found: Comparison, load: float | None) -> list[RunRecord]:
     """One run per policy, of the first seed that it finished: charts over time show these."""
-    runs: dict[str, Record] = {}
+    runs: dict[str, RunRecord] = {}
     for record in of_load(found, load):
-        runs.setdefault(record["policy"], record)
-    return [runs[p["name"]] for p in found.answer["policies"] if p["name"] in runs]
+        runs.setdefault(record.policy, record)
+    return [runs[name] for name in found.answer.policy_names if name in runs]
 
 
-def names_of(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(record["policy"] for record in records))
+def names_of(records: Sequence[RunRecord]) -> list[str]:
+    return list(dict.fromkeys(record.policy for record in records))
 
 
 def distribution(found: Comparison, load: float | None, column: str) -> list[Curve]:
@@ -93,9 +92,7 @@ def distribution(found: Comparison, load: float | None, column: str) -> list[Cur
     records = of_load(found, load)
     curves = []
     for policy in names_of(records):
-        values = np.concatenate(
-            [np.array(r["jobs"][column], dtype=np.float64) for r in records if r["policy"] == policy]
-        )
+        values = np.concatenate([np.array(r.jobs[column], dtype=np.float64) for r in records if r.policy == policy])
         values = values / 3600 if column == "jct_s" else np.maximum(values, LEAST_RATIO)
         if len(values):
             part = np.linspace(0, 1, min(len(values), MOST_POINTS) + 1)[1:]
@@ -106,12 +103,12 @@ def distribution(found: Comparison, load: float | None, column: str) -> list[Cur
 def frontier(found: Comparison, load: float | None) -> list[Point]:
     """Efficiency against fairness: mean JCT in hours, and the largest FTF."""
     points = []
-    for row in found.answer["rows"]:
-        jct, ftf = row["metrics"]["jct_mean"], row["metrics"]["ftf_max"]
-        if row["load"] == load and jct["mean"] is not None and ftf["mean"] is not None:
-            x = tuple(jct[key] / 3600 for key in ("mean", "low", "high"))
-            y = tuple(ftf[key] for key in ("mean", "low", "high"))
-            points.append(Point(row["policy"], x, y, row["jobs_finished"] == row["jobs_total"]))
+    for row in found.answer.rows_at(load):
+        jct_s, ftf = range_of(row.metrics["jct_mean"]), range_of(row.metrics["ftf_max"])
+        if jct_s is not None and ftf is not None:
+            mean_s, low_s, high_s = jct_s
+            x = mean_s / 3600, low_s / 3600, high_s / 3600
+            points.append(Point(row.policy, x, ftf, row.jobs_finished == row.jobs_total))
     return points
 
 
@@ -144,27 +141,32 @@ def frame_of(points: Sequence[Point], area: Area) -> Frame:
     return Frame(x, y, place_labels([p.policy for p in points], at, whiskers, area))
 
 
-def bars_of(found: Comparison, load: float | None, metric: str) -> list[tuple[str, dict[str, float]]]:
-    """(policy, {mean, low, high}) of a metric of the table."""
-    rows = [row for row in found.answer["rows"] if row["load"] == load]
-    return [(row["policy"], row["metrics"][metric]) for row in rows if row["metrics"][metric]["mean"] is not None]
+def bars_of(found: Comparison, load: float | None, metric: str) -> list[tuple[str, Range]]:
+    """(policy, range over seeds) of a metric of the table."""
+    ranges = [(row.policy, range_of(row.metrics[metric])) for row in found.answer.rows_at(load)]
+    return [(policy, value) for policy, value in ranges if value is not None]
 
 
-def series_of(found: Comparison, load: float | None, *path: str) -> list[Curve]:
-    """A column of the series over time, hours since the first arrival; not of policies for which it has no meaning."""
-    curves = []
-    for record in first_runs(found, load):
-        values: Any = record["series"]
-        for key in path:
-            values = values[key]
-        if values is not None:
-            curves.append(Curve(record["policy"], record["series"]["hour"], values))
-    return curves
+def range_of(cell: Cell) -> Range | None:
+    if cell.mean is None or cell.low is None or cell.high is None:
+        return None
+    return cell.mean, cell.low, cell.high
+
+
+def utilisation_of(found: Comparison, load: float | None, label: str) -> list[Curve]:
+    """The part of a type's GPUs in use, over hours since the first arrival."""
+    return [Curve(run.policy, run.series.hour, run.series.utilisation[label]) for run in first_runs(found, load)]
+
+
+def fragments_of(found: Comparison, load: float | None) -> list[Curve]:
+    """Fragmented GPUs over hours since the first arrival; not of policies that decide single tasks."""
+    runs = [(run, run.series.fragmented_gpus) for run in first_runs(found, load)]
+    return [Curve(run.policy, run.series.hour, values) for run, values in runs if values is not None]
 
 
 def shown_hours(found: Comparison, load: float | None) -> float:
     """Where charts over time end at first: a policy that keeps one job for weeks must not squeeze the others."""
-    ends = sorted(record["series"]["hour"][-1] for record in first_runs(found, load))
+    ends = sorted(record.series.hour[-1] for record in first_runs(found, load))
     return min(ends[-1], 1.5 * ends[len(ends) // 2]) if ends else 1.0
 
 
@@ -174,9 +176,9 @@ def highest_share(found: Comparison, load: float | None) -> float:
     values = [
         value
         for record in first_runs(found, load)
-        for series in record["series"]["tenants"].values()
-        for column in ("share", "entitled")
-        for hour, value in zip(record["series"]["hour"], series[column], strict=True)
+        for tenant in record.series.tenants.values()
+        for column in (tenant.share, tenant.entitled)
+        for hour, value in zip(record.series.hour, column, strict=True)
         if hour <= end_h
     ]
     return min(1.02, 1.05 * max(values, default=1.0))
@@ -185,37 +187,39 @@ def highest_share(found: Comparison, load: float | None) -> float:
 def tenants_shown(found: Comparison, load: float | None) -> list[str]:
     """Those with a series, in the order of their GPU-hours under the first policy."""
     records = first_runs(found, load)
-    names = {name: None for record in records for name in record["series"]["tenants"]}
-    hours = records[0]["summary"]["tenants"] if records else {}
-    return sorted(names, key=lambda name: (-hours.get(name, {}).get("gpu_hours", 0.0), name))
+    names = {name: None for record in records for name in record.series.tenants}
+    tenants = records[0].summary.tenants if records else {}
+    hours = {name: tenant.gpu_hours for name, tenant in tenants.items()}
+    return sorted(names, key=lambda name: (-hours.get(name, 0.0), name))
 
 
 def gantts(found: Comparison, window_h: tuple[float, float] | None) -> list[Gantt]:
     """One per policy, over the same hours and GPUs; none for runs with too many changes to keep."""
-    records = [r for r in first_runs(found, found.answer["loads"][-1]) if r.get("stays")]
-    if not records:
+    kept = [(record, record.stays) for record in first_runs(found, found.answer.loads[-1])]
+    drawn = [(record, stays) for record, stays in kept if stays is not None]
+    if not drawn:
         return []
     cluster = found.setup.cluster
     nodes = _shown_nodes(cluster)
     first_s = min(job.arrival_s for job in found.setup.trace.jobs)
-    from_h, to_h = window_h or _busy_window(found, records)
+    from_h, to_h = window_h or _busy_window(found, [record for record, _ in drawn])
     charts = []
-    for record in records:
-        bars = _bars(record["stays"], cluster, nodes, first_s + 3600 * from_h, first_s + 3600 * to_h, first_s)
+    for record, stays in drawn:
+        bars = _bars(stays, cluster, nodes, first_s + 3600 * from_h, first_s + 3600 * to_h, first_s)
         while window_h is None and len(bars) > MOST_BARS:
             to_h = from_h + (to_h - from_h) / 2
             bars = [bar for bar in bars if bar.start_h < to_h]
         rows = [f"{cluster.nodes[n]}/{i}" for n in nodes for i in range(int(cluster.node_gpus[n]))]
-        charts.append(Gantt(record["policy"], rows, bars, from_h, to_h, cluster.total_gpus - len(rows)))
+        charts.append(Gantt(record.policy, rows, bars, from_h, to_h, cluster.total_gpus - len(rows)))
     shortest_h = min(chart.to_h for chart in charts)
     return [Gantt(g.policy, g.rows, _cut(g.bars, shortest_h), from_h, shortest_h, g.left_out) for g in charts]
 
 
-def _busy_window(found: Comparison, records: Sequence[Record]) -> tuple[float, float]:
+def _busy_window(found: Comparison, records: Sequence[RunRecord]) -> tuple[float, float]:
     """A day around the median arrival, or what there is of it."""
     arrivals_h = np.array([job.arrival_s for job in found.setup.trace.jobs]) / 3600
     arrivals_h = arrivals_h - arrivals_h.min()
-    end_h = min(max(record["series"]["hour"][-1] for record in records), shown_hours(found, records[0]["load"]))
+    end_h = min(max(record.series.hour[-1] for record in records), shown_hours(found, records[0].load))
     length_h = min(GANTT_H, end_h)
     from_h = float(np.clip(np.median(arrivals_h) - length_h / 2, 0.0, max(end_h - length_h, 0.0)))
     return round(from_h, 2), round(from_h + length_h, 2)
@@ -235,7 +239,7 @@ def _shown_nodes(cluster: Cluster) -> list[int]:
 
 
 def _bars(
-    stays: dict[str, list[Any]], cluster: Cluster, nodes: Sequence[int], from_s: float, to_s: float, first_s: float
+    stays: StayColumns, cluster: Cluster, nodes: Sequence[int], from_s: float, to_s: float, first_s: float
 ) -> list[Bar]:
     """GPUs of a node are numbered as they are taken: the lowest free first, a job that goes on keeps its own."""
     first_row = dict(zip(nodes, np.cumsum([0, *(int(cluster.node_gpus[n]) for n in nodes)]).tolist()[:-1], strict=True))
@@ -243,7 +247,7 @@ def _bars(
     leaving: list[tuple[float, int, list[int]]] = []  # (when, node, GPUs)
     bars: dict[tuple[int, int], Bar] = {}  # (row, job) -> its last one
     done: list[Bar] = []
-    columns = zip(*(stays[key] for key in ("start_s", "node", "job", "gpus", "end_s")), strict=True)
+    columns = zip(stays.start_s, stays.node, stays.job, stays.gpus, stays.end_s, strict=True)
     for start_s, node, job, gpus, end_s in sorted(columns):
         if node not in free or end_s <= start_s:
             continue
@@ -263,7 +267,7 @@ def _bars(
                 start_h = last.start_h
             elif last is not None:
                 done.append(last)
-            bars[row, job] = Bar(row, start_h, end_h, stays["tenant"][job], job)
+            bars[row, job] = Bar(row, start_h, end_h, stays.tenant[job], job)
     return sorted([*done, *bars.values()], key=lambda bar: (bar.row, bar.start_h))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairlead.model.units import format_duration, format_number
 from fairlead.numerics.paired import ALPHA
+from fairlead.studies.compare.answer import ComparisonAnswer, Metric, PolicyRow
 from fairlead.studies.compare.compare import Comparison
 from fairlead.studies.compare.table import by_tenant
 from fairlead.studies.compare.wording import NOT_RANKED, gpus_of, title_of, unfinished_of, value_text, why_no_best
@@ -35,12 +36,12 @@ def render(found: Comparison, window_h: tuple[float, float] | None = None) -> st
         kind=KIND,
         title=title_of(answer),
         answer=answer,
-        loads=[{"value": load, "label": _load_text(load)} for load in answer["loads"]],
+        loads=[{"value": load, "label": _load_text(load)} for load in answer.loads],
         colour={policy: style.colour for policy, style in data.styles(found).items()},
         cell=_cell,
         unfinished=unfinished_of,
-        not_ranked=NOT_RANKED if any(map(unfinished_of, answer["rows"])) else "",
-        seeds=max((row["runs"] for row in answer["rows"]), default=0),
+        not_ranked=NOT_RANKED if any(map(unfinished_of, answer.rows)) else "",
+        seeds=answer.most_runs,
         no_best=why_no_best(answer),
         alpha=ALPHA,
         world=_world(answer),
@@ -48,10 +49,10 @@ def render(found: Comparison, window_h: tuple[float, float] | None = None) -> st
         gantt_window=_window(found, window_h) if gantt else "",
         duration=format_duration,
         number=format_number,
-        figures=_script([_figures(found, load) for load in answer["loads"]]),
+        figures=_script([_figures(found, load) for load in answer.loads]),
         gantt=_script(gantt),
         gantt_policies=list(gantt),
-        numbers=_script(answer),
+        numbers=_script(answer.to_json()),
         plotly=files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8"),
     )
 
@@ -68,39 +69,37 @@ def _figures(found: Comparison, load: float | None) -> dict[str, Any]:
     }
 
 
-def _cell(row: dict[str, Any], metric: dict[str, Any]) -> dict[str, str]:
-    cell = row["metrics"][metric["name"]]
-    if cell["mean"] is None:
+def _cell(row: PolicyRow, metric: Metric) -> dict[str, str]:
+    cell = row.metrics[metric.name]
+    values = data.range_of(cell)
+    if values is None:
         return {"mean": "-", "spread": "", "range": ""}
-    low, high = (value_text(cell[key], metric["unit"]) for key in ("low", "high"))
-    return {
-        "mean": value_text(cell["mean"], metric["unit"]),
-        "spread": "" if cell["sd"] is None else f"±{value_text(cell['sd'], metric['unit'], 2)}",
-        "range": f"{low} to {high}",
-    }
+    mean, low, high = (value_text(value, metric.unit) for value in values)
+    spread = "" if cell.sd is None else f"±{value_text(cell.sd, metric.unit, 2)}"
+    return {"mean": mean, "spread": spread, "range": f"{low} to {high}"}
 
 
 def _load_text(load: float | None) -> str:
     return "the trace's own load" if load is None else f"load {load:g}"
 
 
-def _world(answer: dict[str, Any]) -> list[tuple[str, str]]:
+def _world(answer: ComparisonAnswer) -> list[tuple[str, str]]:
     """The rules that were the same for all."""
-    settings, world = answer["settings"], answer["world"]
-    low, high = world["server_factor"]
+    settings, world = answer.settings, answer.world
+    low, high = world.server_factor
     rows = [
-        ("cluster", f"{gpus_of(answer)} in {answer['cluster']['nodes']} nodes"),
-        ("round", format_duration(settings["round_s"]) + f", decided at {settings['when']}"),
-        ("minimum run", format_duration(settings["min_run_s"])),
-        ("restart cost", "each model's own" if answer["restart_s"] is None else format_duration(answer["restart_s"])),
+        ("cluster", f"{gpus_of(answer)} in {answer.cluster.nodes} nodes"),
+        ("round", format_duration(settings.round_s) + f", decided at {settings.when}"),
+        ("minimum run", format_duration(settings.min_run_s)),
+        ("restart cost", "each model's own" if answer.restart_s is None else format_duration(answer.restart_s)),
         ("hidden server speeds", "none" if low == high == 1 else f"{low:g} to {high:g}"),
-        ("failures", "none" if not world["mtbf_s"] else f"every {format_duration(world['mtbf_s'])} per node"),
-        ("error in declared lengths", "none" if not world["length_error"] else f"up to {world['length_error']:.0%}"),
-        ("measuring a new model", _profiling(world.get("profiling_s", 0.0))),
-        ("speeds learnt while running", "no" if answer["sensing"] == "table" else str(answer["sensing"])),
+        ("failures", "none" if not world.mtbf_s else f"every {format_duration(world.mtbf_s)} per node"),
+        ("error in declared lengths", "none" if not world.length_error else f"up to {world.length_error:.0%}"),
+        ("measuring a new model", _profiling(world.profiling_s)),
+        ("speeds learnt while running", "no" if answer.sensing == "table" else str(answer.sensing)),
     ]
-    if answer["tenant_weight"]:
-        rows.append(("weights", ", ".join(f"{name} {weight:g}" for name, weight in answer["tenant_weight"].items())))
+    if answer.tenant_weight:
+        rows.append(("weights", ", ".join(f"{name} {weight:g}" for name, weight in answer.tenant_weight.items())))
     return rows
 
 
@@ -108,13 +107,13 @@ def _profiling(seconds: float) -> str:
     return f"{format_duration(seconds)} on every type" if seconds else "free"
 
 
-def _tenant_table(answer: dict[str, Any]) -> list[dict[str, Any]]:
+def _tenant_table(answer: ComparisonAnswer) -> list[dict[str, Any]]:
     """By load: tenants down and policies across, or the other way where policies are many; the largest tenants first."""
-    policies = [policy["name"] for policy in answer["policies"]]
+    policies = answer.policy_names
     turned = len(policies) > MOST_ACROSS
     most = MOST_ACROSS if turned else MOST_DOWN
     tables = []
-    for load in answer["loads"]:
+    for load in answer.loads:
         names, cells = by_tenant(answer, load)
         shown, more = names[:most], max(len(names) - most, 0)
         rows = policies if turned else shown

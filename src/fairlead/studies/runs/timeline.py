@@ -33,6 +33,30 @@ class Stays:
     end_s: FloatArray
 
 
+@dataclass(frozen=True, slots=True)
+class TenantSeries:
+    """Of a tenant, by slice: the part of all GPUs that it held, and the part that it was entitled to."""
+
+    share: list[float]
+    entitled: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A run over time, as averages over slices. Fragments are None where only the type of a stay is known."""
+
+    hour: list[float]  # middle of each slice, since the first arrival
+    utilisation: Mapping[str, list[float]]  # by type
+    tenants: Mapping[str, TenantSeries]
+    fragmented_gpus: list[float] | None
+    free_gpus: list[float] | None
+    mean_fragmented_gpus: float | None
+
+
+def series_from_json(value: Mapping[str, Any]) -> Series:
+    return Series(**{**value, "tenants": {name: TenantSeries(**one) for name, one in value["tenants"].items()}})
+
+
 class Timeline:
     """Told of every event and decision, like a journal."""
 
@@ -94,7 +118,7 @@ class Timeline:
         return Stays(job, node, type_, np.array(self._gpus), start_s, end_s)
 
 
-def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int, most_tenants: int) -> dict[str, Any]:
+def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int, most_tenants: int) -> Series:
     """Averages over slices of the run: GPUs in use by type, shares and entitlements of tenants, fragments.
 
     Most slices are equal and lie before the time at which nearly all jobs have ended; a long tail gets a few wide ones.
@@ -111,14 +135,14 @@ def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int,
     all_up = sum(up.values(), start=np.zeros(len(edges_s) - 1))
     placed = not (stays.node == NO_NODE).any()
     fragments, free = _fragments(line, stays, edges_s) if placed else (None, None)
-    return {
-        "hour": ((edges_s[:-1] + edges_s[1:]) / 7200 - first_s / 3600).tolist(),
-        "utilisation": {t: _ratio(use[t], up[t]).tolist() for t in use},
-        "tenants": _tenant_series(line, stays, tenant_weight, edges_s, all_up, most_tenants),
-        "fragmented_gpus": None if fragments is None else fragments.tolist(),
-        "free_gpus": None if free is None else free.tolist(),
-        "mean_fragmented_gpus": None if fragments is None else float(np.average(fragments, weights=np.diff(edges_s))),
-    }
+    return Series(
+        hour=((edges_s[:-1] + edges_s[1:]) / 7200 - first_s / 3600).tolist(),
+        utilisation={t: _ratio(use[t], up[t]).tolist() for t in use},
+        tenants=_tenant_series(line, stays, tenant_weight, edges_s, all_up, most_tenants),
+        fragmented_gpus=None if fragments is None else fragments.tolist(),
+        free_gpus=None if free is None else free.tolist(),
+        mean_fragmented_gpus=None if fragments is None else float(np.average(fragments, weights=np.diff(edges_s))),
+    )
 
 
 def _edges(line: Timeline, first_s: float, slices: int) -> FloatArray:
@@ -134,8 +158,8 @@ def _edges(line: Timeline, first_s: float, slices: int) -> FloatArray:
 
 def _tenant_series(
     line: Timeline, stays: Stays, given: Mapping[str, float], edges_s: FloatArray, all_up: FloatArray, most: int
-) -> dict[str, dict[str, list[float]]]:
-    """Of the tenants that held most: part of all GPUs held, and the part that they were entitled to."""
+) -> dict[str, TenantSeries]:
+    """Of the tenants that held most."""
     tenant_of = np.array(line.tenant_of, dtype=np.int64)
     names = list(line.tenants)
     owner = tenant_of[stays.job] if len(stays.job) else stays.job
@@ -146,10 +170,10 @@ def _tenant_series(
     part = asked / line.cluster.total_gpus
     shown = sorted(np.argsort(-held, kind="stable")[:most].tolist())
     return {
-        names[u]: {
-            "share": _ratio(_mean_held(stays, owner == u, edges_s), all_up).tolist(),
-            "entitled": _slice_means(moments_s, np.minimum(weight[u] / total, part[:, u]), edges_s).tolist(),
-        }
+        names[u]: TenantSeries(
+            share=_ratio(_mean_held(stays, owner == u, edges_s), all_up).tolist(),
+            entitled=_slice_means(moments_s, np.minimum(weight[u] / total, part[:, u]), edges_s).tolist(),
+        )
         for u in shown
     }
 

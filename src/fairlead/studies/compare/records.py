@@ -1,0 +1,94 @@
+"""The record of one finished run of a comparison: a document that is stored, and read again instead of a second run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fairlead.studies.runs.summary import Statistics, Summary, summary_from_json
+from fairlead.studies.runs.timeline import Series, series_from_json
+
+KIND = "compare-run/1"
+_BESIDE_SUMMARY = ("fragmented_gpus", "rounds", "decisions")  # the document has them inside it
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """What differs between two runs of the same case."""
+
+    decision_s: Statistics
+    cpu_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StayColumns:
+    """Which job held which GPUs when, for the Gantt chart: one entry per stay on a node."""
+
+    job: list[int]
+    node: list[int]
+    gpus: list[int]
+    start_s: list[float]
+    end_s: list[float]
+    tenant: list[str]  # of each job, by its position
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    key: str  # of the content; see `make_case`
+    policy: str
+    load: float | None
+    seed: int
+    summary: Summary
+    fragmented_gpus: float | None  # on average over the run
+    rounds: int
+    decisions: int
+    timings: Timings
+    jobs: Mapping[str, list[float]]  # columns over the jobs that finished: jct_s, ftf, latency_ratio
+    series: Series
+    stays: StayColumns | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every job finished. Means are over finished jobs: a policy that never runs some looks fast."""
+        return self.summary.jobs_finished >= self.summary.jobs_total
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "fairlead": KIND,
+            **self.numbers_json(),
+            "jobs": dict(self.jobs),
+            "series": asdict(self.series),
+            "stays": None if self.stays is None else asdict(self.stays),
+        }
+
+    def numbers_json(self) -> dict[str, Any]:
+        """Without the columns that only charts need: this much is part of a comparison's answer."""
+        beside = {name: getattr(self, name) for name in _BESIDE_SUMMARY}
+        return {
+            "policy": self.policy,
+            "load": self.load,
+            "seed": self.seed,
+            "key": self.key,
+            "summary": {**self.summary.to_json(), **beside},
+            "timings": asdict(self.timings),
+        }
+
+
+def record_from_json(value: Mapping[str, Any]) -> RunRecord:
+    """A document that lacks something, or has too much, raises KeyError or TypeError."""
+    summary = dict(value["summary"])
+    beside = {name: summary.pop(name) for name in _BESIDE_SUMMARY}
+    return RunRecord(
+        key=value["key"],
+        policy=value["policy"],
+        load=value["load"],
+        seed=value["seed"],
+        summary=summary_from_json(summary),
+        **beside,
+        timings=Timings(**value["timings"]),
+        jobs=value["jobs"],
+        series=series_from_json(value["series"]),
+        stays=None if value["stays"] is None else StayColumns(**value["stays"]),
+    )
