@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from building import Scene, granted, grants, job
-from fairlead.placement.moves import drop_idle_moves, settle
+from fairlead.placement.moves import drop_idle_moves, fill_gaps, settle, settle_spots
 
 
 def on_k80(restart_s: float, model: str = "fast") -> Scene:
@@ -61,3 +61,22 @@ def test_without_pins_grants_are_left_as_they_are() -> None:
     wanted = grants([[1], [0]])
 
     assert settle(Scene([job("a"), job("b")]).view(), wanted, np.zeros(2, dtype=bool)) is wanted
+
+
+def test_a_job_that_can_neither_move_nor_stay_gives_its_gpus_back() -> None:
+    """`a` wants the node of `b`, which is pinned, and `c` gets the node on which `a` is."""
+    scene = Scene([job("a"), job("b"), job("c")], "v100:2x1", held={"a": ((0, 1),), "b": ((1, 1),)})
+
+    changed = settle_spots(scene.view(), (((1, 1),), ((1, 1),), ((0, 1),)), np.array([False, True, False]))
+
+    assert changed == {0: (), 2: ((0, 1),)}
+
+
+def test_gpus_that_a_dropped_move_leaves_go_to_a_job_that_runs_before_one_that_waits() -> None:
+    """`c` runs on the V100 that `a` was wanted on and stays there; `b`, which came earlier, waits."""
+    scene = Scene([job("a"), job("b"), job("c")], "v100:1,k80:1", held={"a": ((1, 1),), "c": ((0, 1),)})
+    view = scene.view()
+
+    more = fill_gaps(view, grants([[1, 0], [0, 0], [0, 0]]), grants([[0, 1], [0, 0], [0, 0]]))
+
+    assert granted(view, more) == [[0, 0], [0, 0], [1, 0]]

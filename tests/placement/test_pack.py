@@ -87,6 +87,17 @@ def test_a_spread_job_does_not_move_for_nothing() -> None:
     assert packed(scene, {"a": 2}) == {}
 
 
+def test_what_one_spread_job_does_not_move_to_another_may() -> None:
+    """Several nodes cost `a` nothing and `b` half of its speed; there is room for one of them on the large node."""
+    halves = {"hurt": ModelFacts(spread=0.5)}
+    speeds = Profile("made up", (speed("even", "v100", 1.0), speed("hurt", "v100", 1.0)), halves)
+    cluster = build_cluster([NodeGroup(1, "v100", 2), NodeGroup(4, "v100", 1)])
+    held = {"a": ((1, 1), (2, 1)), "b": ((3, 1), (4, 1))}
+    scene = Scene([job("a", 2), job("b", 2, model="hurt")], cluster, speeds, held=held)
+
+    assert packed(scene, {"a": 2, "b": 2}) == {"b": ((0, 2),)}
+
+
 def test_a_job_that_does_not_run_over_several_nodes_waits_for_one_with_room() -> None:
     only_together = Profile("made up", (speed("m", "v100", 1.0, gpus=2), speed("m", "v100", 0.0, gpus=2, nodes=2)))
     cluster = build_cluster([NodeGroup(1, "v100", 2), NodeGroup(2, "v100", 1)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from building import ROUND_POLICIES, Scene, job
-from fairlead.model.allocation import NOWHERE, Level, Placement, Shares, Spot
+from fairlead.model.allocation import NOWHERE, Answer, Level, Placement, Shares, Spot
 from fairlead.model.decision import Cause
 from fairlead.model.errors import InputError
 from fairlead.model.events import TenantSet
@@ -165,6 +166,19 @@ def test_what_limits_take_from_a_share_stays_owed(name: str) -> None:
     np.add.at(given_to, shares.owner_of, gpus)
     assert held(state) == {"a v100": 1, "b v100": 3}
     assert memory.owed.gpus[:, 0] == pytest.approx(shares.gpus[:, 0] - given_to, abs=1e-5)
+
+
+def test_what_a_limit_takes_from_a_running_job_is_owed_and_the_answer_holds_no_longer() -> None:
+    state = Scene(jobs("a", 1), "v100:1", held={"a0": ((0, 1),)}, now_s=360.0).state()
+    state.fold(TenantSet(state.now_s, "a", 1.0, (Quota("v100", 0, borrowing_limit=0),)))
+    for_ever = Shares(np.array([[1.0]]), np.arange(1), np.arange(1), Answer(holds_until_s=math.inf))
+    policy = Policy("for-ever", "", "", Level.SHARES, lambda view, memory: (for_ever, None))
+
+    decision, memory = decide(look(state, policy, 360.0), policy, Memory())
+
+    assert decision.stop.tolist() == [0]
+    assert memory.owed.gpus.tolist() == [[1.0]]
+    assert decision.holds_until_s == 360.0
 
 
 def test_a_quota_that_lends_more_than_it_has_is_refused() -> None:

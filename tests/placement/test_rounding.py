@@ -200,6 +200,16 @@ def test_an_owner_with_nothing_to_run_does_not_pile_up_claims() -> None:
     assert owed.gpus[0, 0] <= 3.0 + 2 * 4
 
 
+def test_an_owner_that_lives_on_leftovers_does_not_pile_up_debts() -> None:
+    """Nobody else wanted them, and a share that it is promised one day shall not wait for a hundred rounds."""
+    scene, owed = Scene([job("a")], "v100:1", EVEN), NOTHING_OWED
+
+    for _ in range(100):
+        _, owed, _ = rounded(scene, shares_of([[0.0]]), owed)
+
+    assert owed.gpus.tolist() == [[-2.0]]
+
+
 @pytest.mark.parametrize(
     ("widths", "shares"),
     [

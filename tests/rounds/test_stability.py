@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -210,3 +211,28 @@ def test_a_placement_without_pins_is_done_as_it_says() -> None:
 
     assert decision.spots == (((1, 1),), ((2, 1),))
     assert np.array_equal(decision.stop, decision.start)
+
+
+HALVES = Shares(np.array([[0.5], [0.5]]), np.arange(2), np.arange(2))
+
+
+def test_deficits_count_rounds_and_not_what_happens_inside_them() -> None:
+    turns = Policy("turns", "", "", Level.SHARES, lambda view, memory: (HALVES, None))
+    _, after_round = decide(Scene([job("a"), job("b")], "v100:1").view(), turns, Memory())
+    scene = Scene([job("a"), job("b")], "v100:1", held={"a": ((0, 1),)}, now_s=10.0)
+
+    _, after_event = decide(scene.view(), turns, after_round, Cause.EVENT)
+
+    assert after_round.owed.gpus.tolist() == [[-0.5], [0.5]]
+    assert after_event.owed is after_round.owed
+
+
+def test_an_answer_holds_until_the_first_pin_comes_off() -> None:
+    scene = Scene([job("a"), job("b")], held={"a": ((0, 1),), "b": ((0, 1),)}, since={"a": 300, "b": 330}, now_s=360)
+    nothing = Grants(NO_JOBS, NO_JOBS, NO_JOBS, Answer(holds_until_s=math.inf))
+    stop_all = Policy("stop-all", "", "", Level.GRANTS, lambda view, memory: (nothing, None))
+
+    decision, _ = decide(scene.view(), stop_all, Memory(), rules=Rules(min_run_s=100.0))
+
+    assert not decision.stop.size
+    assert decision.holds_until_s == 400.0
