@@ -80,3 +80,12 @@ def test_gpus_that_a_dropped_move_leaves_go_to_a_job_that_runs_before_one_that_w
     more = fill_gaps(view, grants([[1, 0], [0, 0], [0, 0]]), grants([[0, 1], [0, 0], [0, 0]]))
 
     assert granted(view, more) == [[0, 0], [0, 0], [1, 0]]
+
+
+def test_gpus_that_a_dropped_move_leaves_go_to_a_job_that_was_wanted_before_one_that_was_not() -> None:
+    """`a` stays on the K80 on which `c` was wanted, so that `c` has the V100, although `b` came earlier."""
+    view = Scene([job("a"), job("b"), job("c")], "v100:1,k80:1", held={"a": ((1, 1),)}).view()
+
+    more = fill_gaps(view, grants([[1, 0], [0, 0], [0, 1]]), grants([[0, 1], [0, 0], [0, 0]]))
+
+    assert granted(view, more) == [[0, 0], [0, 0], [1, 0]]
