@@ -23,6 +23,7 @@ from fairlead.rounds.journal import Header
 from fairlead.service.api.app import build_app
 from fairlead.service.api.context import Service
 from fairlead.service.api.limits import Limits
+from fairlead.service.api.scheduler_state import SchedulerState
 from fairlead.service.store import request_queue
 from fairlead.service.store.database import open_reader, open_writer
 from fairlead.service.store.directory import make, open_directory
@@ -98,7 +99,7 @@ def world(path: Path, limits: Limits | None = None) -> Iterator[World]:
         tokens,
         reads,
         limits or Limits(),
-        scheduler=lambda: {"ready": True},
+        scheduler=lambda: SchedulerState(ready=True),
         patience_s=0.0,
     )
     try:

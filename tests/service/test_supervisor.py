@@ -40,14 +40,14 @@ def test_it_gives_up_after_short_lives_in_a_row(tmp_path: Path, command: list[st
 
     assert len(said) == 1
     assert re.search(why, said[0])
-    assert not keeper.state()["ready"]
+    assert not keeper.state().ready
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     said: list[str] = []
     keeper = supervisor(tmp_path, said, [sys.executable, "-c", f"raise SystemExit({FULL})"])
     keeper.start()
-    wait_for(lambda: keeper.state()["restarts"] > PATIENCE.deaths, "restarts")
+    wait_for(lambda: keeper.state().restarts > PATIENCE.deaths, "restarts")
     keeper.stop()
 
     assert said == []
@@ -70,7 +70,7 @@ def test_deaths_after_long_lives_are_not_counted_together(tmp_path: Path) -> Non
     lives = [sys.executable, "-c", "print('{\"ready\": true}')"]
     keeper = supervisor(tmp_path, said, lives, replace(PATIENCE, short_life_s=0.0))
     keeper.start()
-    wait_for(lambda: keeper.state()["restarts"] > PATIENCE.deaths, "restarts")
+    wait_for(lambda: keeper.state().restarts > PATIENCE.deaths, "restarts")
     keeper.stop()
 
     assert said == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -14,6 +14,7 @@ from fairlead.model.errors import FairleadError, ImpossibleError, InputError
 from fairlead.service.api import routes_cluster, routes_jobs, routes_tokens, streams
 from fairlead.service.api.access import allowed
 from fairlead.service.api.context import Service
+from fairlead.service.api.documents import Health
 from fairlead.service.api.error_responses import ApiError, ErrorAnswer, answer, complaint
 from fairlead.service.api.guard import Guard
 from fairlead.service.store.changes import KeyReusedError
@@ -33,11 +34,12 @@ def build_app(service: Service) -> FastAPI:
     for part in (routes_jobs, streams, routes_cluster, routes_tokens):
         app.include_router(part.router, dependencies=[Depends(allowed)])
 
-    @app.get("/v1/health")
-    async def health() -> JSONResponse:
-        """For probes: whether both processes are up. Needs no token and says nothing else."""
-        up = bool(service.scheduler().get("ready"))
-        return JSONResponse({"status": "ok" if up else "degraded"}, 200 if up else 503)
+    @app.get("/v1/health", responses={503: {"model": Health}})
+    async def health(response: Response) -> Health:
+        """For probes: whether both processes are up. Needs no token and returns nothing else."""
+        up = service.scheduler().ready
+        response.status_code = 200 if up else 503
+        return Health(status="ok" if up else "degraded")
 
     @app.get("/v1/openapi.json", include_in_schema=False, dependencies=[Depends(allowed)])
     async def openapi() -> JSONResponse:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Request
 
@@ -14,6 +14,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import Estimator
 from fairlead.service.api.access import allowed
 from fairlead.service.api.limits import Limits
+from fairlead.service.api.scheduler_state import SchedulerState
 from fairlead.service.store.directory import StateDirectory
 from fairlead.service.store.reads import Reads
 from fairlead.service.store.tokens import Token, Tokens
@@ -31,7 +32,7 @@ class Service:
     tokens: Tokens
     reads: Reads
     limits: Limits = field(default_factory=Limits)
-    scheduler: Callable[[], dict[str, Any]] = dict  # how the other process is
+    scheduler: Callable[[], SchedulerState] = SchedulerState  # how the other process is
     patience_s: float = 2.0  # how long a change of the cluster waits to be taken before it is answered
     auditing: asyncio.Lock = field(default_factory=asyncio.Lock)  # one at a time: it costs a process
     streams: dict[str, int] = field(default_factory=dict)  # token -> open streams

@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from fairlead.service.api.scheduler_state import SchedulerState
 from fairlead.service.process.scheduler import FULL, REFUSED, Plan
 from fairlead.service.store.directory import StateDirectory
 
@@ -57,7 +58,7 @@ class Supervisor:
         self._stopping = threading.Event()
         self._ready_s = math.inf  # when the process that lives now was ready
         self._starts = 0
-        self._told: dict[str, Any] = {}  # by the process that lives now
+        self._reported = SchedulerState()  # by the process that lives now
         self._thread = threading.Thread(target=self._keep, name="scheduler", daemon=True)
 
     def start(self) -> None:
@@ -75,9 +76,9 @@ class Supervisor:
             with suppress(OSError, ValueError):
                 os.write(process.stdin.fileno(), b".")
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> SchedulerState:
         ready = self._ready.is_set() and not self._stopping.is_set()
-        return {"ready": ready, "restarts": max(self._starts - 1, 0), **self._told}
+        return replace(self._reported, ready=ready, restarts=max(self._starts - 1, 0))
 
     def stop(self) -> None:
         """Jobs go on running."""
@@ -121,17 +122,18 @@ class Supervisor:
             process.stdin.close()
         refusal: str | None = None
         for line in process.stdout:
-            said = _message(line)
-            refusal = said.get("refused", refusal)
-            if said.pop("ready", False):
-                self._told = said
+            message = _message(line)
+            refusal = message.get("refused", refusal)
+            if message.get("ready", False):
+                self._reported = SchedulerState(start_s=message.get("start_s"), jobs=message.get("jobs"))
                 self._ready_s = time.monotonic()
                 self._ready.set()
-            elif "decision_s" in said:
-                slowest_s = max(said["decision_s"], self._told.get("slowest_decision_s", 0.0))
-                self._told = {**self._told, **said, "slowest_decision_s": slowest_s}
-            elif "fell_back" in said:
-                self._told = {**self._told, **said}
+            elif "decision_s" in message:
+                decision_s = message["decision_s"]
+                slowest_s = max(decision_s, self._reported.slowest_decision_s or 0.0)
+                self._reported = replace(self._reported, decision_s=decision_s, slowest_decision_s=slowest_s)
+            elif "fell_back" in message:
+                self._reported = replace(self._reported, fell_back=message["fell_back"])
         code = process.wait()
         if not self._stopping.is_set():
             self._ready.clear()
@@ -146,9 +148,9 @@ class Supervisor:
 def _message(line: str) -> dict[str, Any]:
     """What a library printed there is no message; it goes where messages for people go."""
     with suppress(ValueError):
-        said = json.loads(line)
-        if isinstance(said, dict):
-            return said
+        message = json.loads(line)
+        if isinstance(message, dict):
+            return message
     sys.stderr.write(line)
     return {}
 

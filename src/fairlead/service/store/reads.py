@@ -11,9 +11,11 @@ from typing import Any
 
 from fairlead.engines.runner import LeaseReader
 from fairlead.model.public_job import SUBMITTED, PublicJob
+from fairlead.model.quotas import Quota
 from fairlead.service.store.database import open_reader
 from fairlead.service.store.directory import StateDirectory
 from fairlead.service.store.job_rows import SELECT_ALL, SELECT_TAKEN, read_row
+from fairlead.service.store.rows import ChangeRow, NodeRow, TenantRow, TenantUse
 
 
 class Reads:
@@ -87,38 +89,39 @@ class Reads:
 
     # ---- cluster ------------------------------------------------------------------------------------------------
 
-    def nodes(self) -> list[dict[str, Any]]:
+    def nodes(self) -> list[NodeRow]:
         rows = self.rows("SELECT name, type, gpus, free, up FROM events.nodes ORDER BY position")
-        return [{**dict(row), "up": bool(row["up"])} for row in rows]
+        return [NodeRow(name, type_, gpus, free, bool(up)) for name, type_, gpus, free, up in rows]
 
-    def tenants(self) -> dict[str, dict[str, Any]]:
-        """Weights and quotas of those who were given any, and of all who ever submitted."""
-        found = {
-            row["name"]: {"weight": row["weight"], "quotas": json.loads(row["quotas"])["quotas"]}
-            for row in self.rows("SELECT * FROM events.tenants ORDER BY name")
-        }
+    def tenants(self) -> dict[str, TenantRow]:
+        """All tenants for which a weight or quotas were set, and all that ever submitted a job."""
+        tenants: dict[str, TenantRow] = {}
+        for name, weight, stored in self.rows("SELECT name, weight, quotas FROM events.tenants"):
+            quotas = tuple(Quota(**quota) for quota in json.loads(stored)["quotas"])
+            tenants[name] = TenantRow(name, weight, quotas)
         for (name,) in self.rows("SELECT DISTINCT tenant FROM jobs"):
-            found.setdefault(name, {"weight": 1.0, "quotas": []})
-        return dict(sorted(found.items()))
+            tenants.setdefault(name, TenantRow(name))
+        return dict(sorted(tenants.items()))
 
     def held(self) -> list[tuple[str, dict[str, int]]]:
         """(tenant, GPUs by node) of every job that holds some."""
         rows = self.rows("SELECT tenant, spot FROM events.jobs WHERE gpus > 0")
         return [(tenant, json.loads(spot)) for tenant, spot in rows]
 
-    def by_tenant(self) -> dict[str, dict[str, Any]]:
-        """How many jobs wait and run, and GPU-seconds so far."""
+    def by_tenant(self) -> dict[str, TenantUse]:
+        """Tenants that have or had jobs which the scheduler has taken."""
         now_s = time.time()
         rows = self.rows(
             "SELECT tenant, sum(phase = 'waiting'), sum(gpus > 0), sum(attained_gpu_s + gpus * max(? - coalesce(since_s, ?), 0)) "
             "FROM events.jobs GROUP BY tenant",
             (now_s, now_s),
         )
-        return {row[0]: {"waiting": row[1], "running": row[2], "gpu_hours": row[3] / 3600} for row in rows}
+        return {name: TenantUse(waiting, running, gpu_s / 3600) for name, waiting, running, gpu_s in rows}
 
     def policy(self) -> tuple[str, dict[str, Any]]:
-        name = json.loads(self._fact("policy"))
-        return name["name"], name["parameters"]
+        """Name and parameters of the policy that decides."""
+        policy = json.loads(self._fact("policy"))
+        return policy["name"], policy["parameters"]
 
     def taken(self) -> int:
         return int(self._fact("taken"))
@@ -146,7 +149,7 @@ class Reads:
     def header_line(self) -> str:
         return str(self._fact("header"))
 
-    def changes(self, before: int, limit: int) -> list[dict[str, Any]]:
+    def changes(self, before: int, limit: int) -> list[ChangeRow]:
         """The audit log, newest first."""
-        rows = self.rows("SELECT * FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?", (before, limit))
-        return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
+        query = "SELECT number, time_s, actor, action, target, detail FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?"
+        return [ChangeRow(**{**row, "detail": json.loads(row["detail"])}) for row in self.rows(query, (before, limit))]
