@@ -1,4 +1,4 @@
-"""`fairlead simulate --from`: a run goes on from a journal or from a service's state."""
+"""`fairlead simulate --from`: a run continues from a journal or from a service's state."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def journal(tmp_path: Path, fairlead: Fairlead) -> Path:
     return path
 
 
-def test_the_same_policy_goes_on_as_it_did(journal: Path, tmp_path: Path, fairlead: Fairlead) -> None:
+def test_the_same_policy_continues_as_it_did(journal: Path, tmp_path: Path, fairlead: Fairlead) -> None:
     """With the later arrivals, true lengths and faults of the journal, and with its policy's memory."""
     again = tmp_path / "again.jsonl"
     fairlead.summary("--from", f"{journal}@25m", "--journal", again)

@@ -1,4 +1,4 @@
-"""A simulation that goes on from a live run: what the journal's checker demands of any journal holds for it."""
+"""A simulation that continues a live run: what the journal's checker demands of any journal holds for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fairlead.service.store.log import open_log
 from fairlead.service.store.tables import EVENTS
 from fairlead.sim.truth import World
 from fairlead.studies.journals.replaying import replay_journal
-from fairlead.studies.runs.origin import Origin, go_on, service_origin
+from fairlead.studies.runs.origin import Origin, continue_from, service_origin
 
 SETTINGS = {"round_s": 1.0, "when": "events", "min_run_s": 0.0, "scatter": False}
 
@@ -63,7 +63,7 @@ def origin(directory: Path) -> Origin:
 
 
 @pytest.mark.parametrize("policy", ROUND_POLICIES, ids=lambda policy: policy.name)
-def test_every_policy_goes_on_from_a_live_run(policy: Policy, directory: Path, tmp_path: Path) -> None:
+def test_every_policy_continues_a_live_run(policy: Policy, directory: Path, tmp_path: Path) -> None:
     start, path = origin(directory), tmp_path / "onwards.jsonl"
     phases = {Phase(int(phase)) for phase in start.state.phase[: start.state.jobs]}
     assert {Phase.HELD, Phase.RUNNING} <= phases
@@ -71,7 +71,7 @@ def test_every_policy_goes_on_from_a_live_run(policy: Policy, directory: Path, t
     later = tuple(JobSpec(f"later-{i}", "u", "m", start.state.now_s + i, 1, 40.0) for i in range(3))
     world = World(mtbf_s=30.0, repair_s=5.0, checkpoint_s=1.0)
 
-    result = go_on(start, policy, start.settings(), world, future=later, unknown_lasts_s=20.0, journal=path)
+    result = continue_from(start, policy, start.settings(), world, future=later, unknown_lasts_s=20.0, journal=path)
 
     assert dump(start.state) == before
     checked = check_journal(path)
@@ -86,7 +86,7 @@ def test_every_policy_goes_on_from_a_live_run(policy: Policy, directory: Path, t
 def test_a_job_of_unknown_length_needs_an_assumption(directory: Path) -> None:
     start = origin(directory)
     with pytest.raises(InputError, match="length of job job-4 is unknown"):
-        go_on(start, REGISTRY["las"], start.settings(), World())
+        continue_from(start, REGISTRY["las"], start.settings(), World())
 
 
 def test_what_does_not_fit_behind_a_state_is_refused(directory: Path) -> None:
@@ -94,4 +94,4 @@ def test_what_does_not_fit_behind_a_state_is_refused(directory: Path) -> None:
     spec = JobSpec("job-1", "t", "m", start.state.now_s + 1.0, 1, 5.0)
     for bad, complaint in ((spec, "in the state already"), (replace(spec, id="new", arrival_s=0.0), "wanted at")):
         with pytest.raises(InputError, match=complaint):
-            go_on(start, REGISTRY["las"], start.settings(), World(), future=(bad,), unknown_lasts_s=1.0)
+            continue_from(start, REGISTRY["las"], start.settings(), World(), future=(bad,), unknown_lasts_s=1.0)

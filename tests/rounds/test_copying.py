@@ -20,7 +20,7 @@ from fairlead.studies.runs.simulate import simulate
 
 
 @pytest.mark.parametrize("sensing", Sensing)
-def test_a_copy_goes_on_by_itself(sensing: Sensing, tmp_path: Path) -> None:
+def test_a_copy_is_folded_by_itself(sensing: Sensing, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     simulate(replace(make_world(REGISTRY["las"], 0), sensing=sensing), path)
     reader = JournalReader(path)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from building import ROUND_POLICIES
+from building import ROUND_POLICIES, THREE, Scene, job, start
+from fairlead.model.cluster import parse_short_form
 from fairlead.model.decision import Decision
-from fairlead.model.events import Event, Lost, NodeDown, NodeUp, Stopped
+from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, NodeUp, Stopped
 from fairlead.policies import REGISTRY
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
-from fairlead.rates.three_layer import Sensing
-from fairlead.rounds.loop import Carried, When
+from fairlead.rates.three_layer import Sensing, build_estimator
+from fairlead.rounds.loop import Carried, Settings, When
 from fairlead.rounds.records import Record, Records, to_line
 from fairlead.rounds.replay import carry
 from fairlead.rounds.snapshot import dump
 from fairlead.rounds.state import State
+from fairlead.sim.rounds.faults import Faults
 from fairlead.studies.journals.folding import carried_at, state_at
 from fairlead.studies.policy_lab.policy_worlds import make_world
 from fairlead.studies.runs.from_state import simulate_from
@@ -40,7 +44,7 @@ class Tape:
         self.records.append(decision)
 
 
-def lines(made: Setup, records: list[Record]) -> list[str]:
+def lines(made: Setup, records: Sequence[Record]) -> list[str]:
     named = Records(made.cluster)
     return [to_line(named.to_json(record)) for record in records]
 
@@ -55,7 +59,9 @@ def told(made: Setup) -> list[Record]:
     return tape.records
 
 
-def go_on(made: Setup, state: State, tape: Tape, carried: Carried | None, until_s: float | None = None) -> Result:
+def continue_run(
+    made: Setup, state: State, tape: Tape, carried: Carried | None, until_s: float | None = None
+) -> Result:
     """With the world of the set-up: its speeds, its true lengths and its faults."""
     steps = {spec.id: spec.steps for spec in made.trace.jobs}
     return simulate_from(
@@ -101,9 +107,9 @@ def test_a_break_changes_no_event(policy: Policy, example: int) -> None:
     result = simulate(made, watch=whole)
     for time_s in some_times(whole.records):
         tape = Tape()
-        first = go_on(made, empty(made), tape, None, time_s)
+        first = continue_run(made, empty(made), tape, None, time_s)
         assert all(record.time_s <= time_s for record in tape.records)
-        second = go_on(made, first.state, tape, first.run.carried)
+        second = continue_run(made, first.state, tape, first.run.carried)
 
         assert lines(made, tape.records) == lines(made, whole.records)
         assert first.run.rounds + second.run.rounds == result.run.rounds
@@ -130,7 +136,7 @@ def test_a_journal_holds_all_that_the_rest_of_the_run_depends_on(policy: Policy,
         state, _, carried = carried_at(path, policy, time_s)
         before = [record for record in whole.records if record.time_s <= time_s]
         tape = Tape()
-        go_on(made, state, tape, carried)
+        continue_run(made, state, tape, carried)
 
         assert lines(made, before + tape.records) == lines(made, whole.records)
         assert dump(state) == dump(state_at(path, time_s))
@@ -144,6 +150,77 @@ def test_any_record_of_an_instant_may_be_the_last_one_that_was_folded() -> None:
         state = empty(made)
         _, carried = carry(records[:cut], state, made.policy, made.settings)
         tape = Tape()
-        go_on(made, state, tape, carried)
+        continue_run(made, state, tape, carried)
 
         assert lines(made, records[:cut] + tape.records) == lines(made, records)
+
+
+@pytest.mark.parametrize("name", ["fifo", "srtf", "las"])
+@pytest.mark.parametrize("example", WORLDS)
+def test_a_policy_that_remembers_nothing_needs_no_memory(name: str, example: int) -> None:
+    """It may decide once more at the next boundary; what happens is the same."""
+    made = world(REGISTRY[name], example)
+    whole = told(made)
+    for time_s in some_times(whole)[1:]:
+        tape = Tape()
+        first = continue_run(made, empty(made), tape, None, time_s)
+        continue_run(made, first.state, tape, None)
+
+        happened = [
+            [record for record in records if not isinstance(record, Decision)] for records in (tape.records, whole)
+        ]
+        assert lines(made, happened[0]) == lines(made, happened[1])
+
+
+def test_nodes_of_another_world_keep_their_condition() -> None:
+    drawn = Faults(3, mtbf_s=100.0, repair_s=10.0, seed=1, since_s=1000.0)
+    other = Faults(3, mtbf_s=100.0, repair_s=10.0, seed=1, since_s=1000.0)
+    other.skip_to(1000.0, np.array([True, False, True]))
+    turns = [other.pop() for _ in range(40)]
+
+    first = {node: next(turn for turn in turns if turn.node == node) for node in range(3)}
+    assert isinstance(first[1], NodeUp)
+    assert first[1].time_s > 1000.0
+    expected = {turn.node: turn.time_s for turn in reversed([drawn.pop() for _ in range(40)])}
+    assert (first[0].time_s, first[2].time_s) == (expected[0], expected[2])
+
+
+def test_a_node_that_is_down_stays_so_where_nodes_never_fail() -> None:
+    scene = Scene([job("a", 2)], "v100:4x2", down=[0, 1], now_s=50.0)
+    result = simulate_from(scene.state(), REGISTRY["fifo"], Settings(60.0))
+    assert result.state.active == 1
+    assert result.state.capacity.tolist() == [0]
+
+
+def test_a_job_past_its_length_ends_now_and_one_on_a_node_that_is_down_is_lost() -> None:
+    jobs = [job("over", samples=10.0), job("lost", samples=1000.0)]
+    state = Scene(jobs, "v100:2x1", held={"over": ((0, 1),), "lost": ((1, 1),)}, now_s=50.0, down=[1]).state()
+    tape = Tape()
+    result = simulate_from(state, REGISTRY["fifo"], Settings(60.0), journal=tape)
+
+    ended = {spec.id: float(result.state.end_s[j]) for j, spec in enumerate(state.specs)}
+    assert ended["over"] == 50.0
+    assert ended["lost"] == 60.0 + 1000.0  # it starts again from its last checkpoint, which was none
+    assert [type(record) for record in tape.records[:2]] == [Lost, Finished]
+
+
+def test_what_was_learnt_is_true_where_no_other_truth_is_stated() -> None:
+    """The node was found to be half as fast; a job that comes later runs at half the profile's rate there."""
+    cluster = parse_short_form("v100:1")
+    state = State(cluster, build_estimator(THREE, cluster, None, Sensing.THREE_LAYER))
+    state.fold(Arrived(0.0, job("a", samples=1000.0)))
+    start(state, "a", ((0, 1),), 0.0, rate=0.5)
+    later = job("b", samples=100.0, at=10.0)
+    result = simulate_from(state, REGISTRY["fifo"], Settings(60.0), future=[later])
+
+    assert result.state.end_s[:2].tolist() == [2000.0, 2040.0 + 200.0]
+    plain = simulate_from(state, REGISTRY["fifo"], Settings(60.0), future=[later], rates=TableEstimator(THREE, cluster))
+    assert plain.state.end_s[1] == 2040.0 + 100.0
+
+
+def test_the_state_that_is_simulated_from_stays_as_it_is() -> None:
+    made = world(REGISTRY["gavel"], 0)
+    first = continue_run(made, empty(made), Tape(), None, 900.0)
+    before = dump(first.state)
+    continue_run(made, first.state, Tape(), first.run.carried)
+    assert dump(first.state) == before

@@ -8,7 +8,7 @@ import typer
 
 from fairlead.cli.options import Importing, Seed, parse_parameters, spread
 from fairlead.cli.output import Format, Output, print_json, print_table, progress
-from fairlead.cli.simulate_from import go_on_from
+from fairlead.cli.simulate_from import simulate_onwards
 from fairlead.cli.world import Rules
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, format_number
@@ -41,13 +41,15 @@ def simulate(
         str | None,
         typer.Option(
             "--from",
-            help="Go on from a journal, at a time of it, or from a service's state directory.",
+            help="Continue a journal, from its end or a time, or a service's state directory.",
             metavar="FILE.jsonl[@TIME]|DIR",
         ),
     ] = None,
     unknown_lasts: Annotated[
         str | None,
-        typer.Option("--unknown-lasts", help="With --from: how long jobs of unknown length go on.", metavar="DURATION"),
+        typer.Option(
+            "--unknown-lasts", help="With --from: how much longer jobs of unknown length run.", metavar="DURATION"
+        ),
     ] = None,
     until: Annotated[str | None, typer.Option("--until", help="With --from: end at this time.", metavar="TIME")] = None,
     output: Output = Format.table,
@@ -58,7 +60,7 @@ def simulate(
     journal, its later arrivals; --policy and the options of the world replace what they name.
     """
     if from_ is not None:
-        origin, own, result, notes = go_on_from(
+        origin, own, result, notes = simulate_onwards(
             from_, _written(context), policy, param or [], trace, importing, rules, seed, unknown_lasts, until, journal
         )
         _print(own.name, origin.name, result, output, notes)

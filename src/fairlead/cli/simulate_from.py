@@ -38,7 +38,7 @@ _FIXED = {
 }
 
 
-def go_on_from(
+def simulate_onwards(
     place: str,
     written: set[str],
     policy: str | None,
@@ -52,7 +52,7 @@ def go_on_from(
     journal: str | None,
 ) -> tuple[Origin, Policy, Result, list[str]]:
     """`written` are the options on the command line; also returns what was assumed."""
-    from fairlead.studies.runs.origin import go_on
+    from fairlead.studies.runs.origin import continue_from
 
     fixed = [option for name, option in _FIXED.items() if name in written]
     if fixed:
@@ -70,7 +70,7 @@ def go_on_from(
     future = origin.future if trace is None else _read(origin, trace, importing, rules, seed)
     jobs = origin.state.jobs + len(future)
     with progress(f"simulating {chosen.name}", jobs) as tell:
-        result = go_on(
+        result = continue_from(
             origin,
             chosen,
             settings,
@@ -126,5 +126,5 @@ def _assumptions(origin: Origin, later: int, unknown_lasts: str | None, result: 
     )
     notes = [f"{begins} and {later:,} later arrivals"]
     if unknown_lasts is not None:
-        notes.append(f"jobs of unknown length go on for {unknown_lasts} at their best rate")
+        notes.append(f"jobs of unknown length run for another {unknown_lasts} at their best rate")
     return [*notes, *result.run.notes]

@@ -1,4 +1,4 @@
-"""A copy of the folded state, so that somebody can go on from it while the state itself stays as it is."""
+"""A copy of the folded state, for a run that must leave the state itself as it is."""
 
 from __future__ import annotations
 

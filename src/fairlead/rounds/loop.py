@@ -82,7 +82,7 @@ class Carried:
     last_s: float  # the last round boundary that was decided
 
     @classmethod
-    def anew(cls, state: State) -> Carried:
+    def fresh(cls, state: State) -> Carried:
         """Nothing is remembered, and jobs that are there have seen no decision of ours."""
         return cls(Memory(), state.now_s if state.active else math.inf, -math.inf)
 
@@ -94,7 +94,7 @@ class Run:
     rounds: int = 0  # round boundaries at which a job was active, decided or not
     decision_cpu_s: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what was assumed
-    carried: Carried | None = None  # for a run that goes on from the folded state
+    carried: Carried | None = None  # for a run that continues from the folded state
 
 
 def run(
@@ -108,10 +108,10 @@ def run(
 ) -> Run:
     """Until nothing can happen any more, or the engine says so. `tick` is told after every decision, for progress bars.
 
-    With `carried` it goes on where a run that ended with it left off; otherwise memory and deficits begin anew.
+    With `carried` it continues where a run that ended with it stopped; otherwise memory and deficits start empty.
     """
     result = Run()
-    begin = carried or Carried.anew(state)
+    begin = carried or Carried.fresh(state)
     memory, due_s, last_s = begin.memory, begin.due_s, begin.last_s
     while True:
         # News of an empty cluster made a decision due that nobody took: it is due now, not back then.

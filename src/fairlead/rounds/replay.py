@@ -43,7 +43,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
 
     Only decisions are recorded, so what is remembered comes from deciding all of them again.
     """
-    carried = Carried.anew(state)
+    carried = Carried.fresh(state)
     for record in records:
         if isinstance(record, Decision):
             state.pass_time(record.time_s)
@@ -53,7 +53,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
         state.fold(record)
         if isinstance(record, PolicySet):
             policy = find_policy(record.policy).with_parameters(record.parameters)
-            carried = Carried.anew(state)
+            carried = Carried.fresh(state)
         elif isinstance(record, Decision):
             if record.cause is Cause.ROUND:
                 carried = replace(carried, due_s=next_due_s(state, record), last_s=record.time_s)

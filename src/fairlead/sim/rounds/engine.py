@@ -57,8 +57,8 @@ class SimEngine:
     def from_state(cls, truth: Truth, state: State, faults_since_s: float = 0.0) -> SimEngine:
         """The world of a folded state at its time. The jobs of `truth` are those of the state, then later arrivals.
 
-        Jobs that run go on from their samples, on their spots, at the rate that was last reported and with the rest of their
-        restart; a job without a rate goes on from now at the true one. Jobs that are starting or stopping have done so at
+        Jobs that run continue from their samples, on their spots, at the rate that was last reported and with the rest of their
+        restart; a job without a rate continues from now at the true one. Jobs that are starting or stopping have done so at
         once. Jobs on a node that is down are lost. A job past its true length ends now. Nodes that are down stay so until
         the world's draws repair them: for good where nodes never fail. The faults are those of a world that began at
         `faults_since_s`.
@@ -68,13 +68,13 @@ class SimEngine:
         engine, world = cls(truth), truth.world
         engine._now_s, engine._arrived = state.now_s, state.jobs
         engine._faults = Faults(len(truth.cluster.nodes), world.mtbf_s, world.repair_s, world.seed, faults_since_s)
-        engine._faults.go_on(state.now_s, state.node_up)
+        engine._faults.skip_to(state.now_s, state.node_up)
         engine._done[: state.jobs] = state.done[: state.jobs].tolist()
         engine._ran.update(np.flatnonzero(~np.isnan(state.first_start_s[: state.jobs])).tolist())
         engine._ended = state.ended + _never_run(state)
         running = _in(state, Phase.RUNNING).tolist()
         for j in running:
-            engine._go_on(j, state)
+            engine._continue(j, state)
         engine._settle(state)
         silent = [j for j in running if state.rate[j] <= 0 and j in engine._running]
         if silent:  # from now on they have a rate, and the state is to know it
@@ -137,7 +137,7 @@ class SimEngine:
         heapq.heappush(self._finishing, (end_s, j))
         return run
 
-    def _go_on(self, j: int, state: State) -> None:
+    def _continue(self, j: int, state: State) -> None:
         spot = state.spots[j]
         rate, resume_s = float(state.rate[j]), max(float(state.resume_s[j]), float(state.at_s[j]))
         if rate <= 0:

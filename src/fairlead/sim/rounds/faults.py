@@ -44,7 +44,7 @@ class Faults:
         heapq.heapreplace(self._turns, _Turn(turn.time_s + stays_s, turn.node, not turn.up))
         return NodeUp(turn.time_s, turn.node) if turn.up else NodeDown(turn.time_s, turn.node)
 
-    def go_on(self, now_s: float, node_up: BoolArray) -> None:
+    def skip_to(self, now_s: float, node_up: BoolArray) -> None:
         """Leave out all turns up to `now_s`; `node_up` (n) shows which turns of that very instant have happened.
 
         A node that is not as the draws have it, because the state is not of this world, turns after a time from a stream

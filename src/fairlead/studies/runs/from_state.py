@@ -46,17 +46,17 @@ def simulate_from(
     journal: Journal | None = None,
     tick: Callable[[State], None] | None = None,
 ) -> Result:
-    """Go on from `state`, which stays as it is, to the end or to `until_s`; the result counts the time before as well.
+    """Simulate from `state`, which stays as it is, to the end or to `until_s`; the result covers the time before as well.
 
     `future` are later arrivals in order of time; every one must be able to run somewhere. A job is as long as declared
     unless `lengths` returns another number of steps, which it must for active jobs of unknown length. True speeds are
     those of `rates`, or what the state's estimator believes: with all that it has learnt, unless the world has hidden
     speeds of its own.
 
-    The policy's memory and the deficits of tenants are no part of a state. With `carried` they go on, and so does the
-    rhythm of rounds; otherwise they begin anew, and the first decision is taken at the next boundary of a round.
+    The policy's memory and the deficits of tenants are no part of a state. With `carried` they are kept, and so is the
+    rhythm of rounds; otherwise they start empty, and the first decision is taken at the next boundary of a round.
 
-    Faults are drawn as if the world began now, or at `faults_since_s`: 0 goes on with the faults of a simulated run.
+    Faults are drawn as if the world began now, or at `faults_since_s`: 0 continues the faults of a simulated run.
     """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     check_rounds(policy, state)
@@ -65,7 +65,7 @@ def simulate_from(
     truth = _truth(own, future, world, lengths, rates)
     engine = SimEngine.from_state(truth, own, own.now_s if faults_since_s is None else faults_since_s)
     bounded = engine if until_s is None else Until(engine, until_s)
-    begin = carried or _anew(own, settings.round_s)
+    begin = carried or _fresh(own, settings.round_s)
     done = run(bounded, own, policy, settings, journal or NoJournal(), tick, begin)
     if until_s is not None and (own.active or own.jobs < len(truth.jobs)):
         own.pass_time(max(until_s, own.now_s))
@@ -78,17 +78,17 @@ def check_rounds(policy: Policy, state: State) -> None:
 
 
 def header_from(header: Header, state: State, policy: Policy, settings: Settings, world: World) -> Header:
-    """Of a journal that begins from `state`, whose own header is `header`. Memory begins anew in its replays."""
+    """Of a journal that begins from `state`, whose own header is `header`. Memory starts empty in its replays."""
     more = {key: value for key, value in header.more.items() if key not in ("trace", "begins")}
     more |= {"version": __version__, "level": policy.level, "world": asdict(world), "begins": beginning_to_json(state)}
     return replace(header, policy=policy.name, parameters=policy.parameters, settings=asdict(settings), more=more)
 
 
-def _anew(state: State, round_s: float) -> Carried:
+def _fresh(state: State, round_s: float) -> Carried:
     """Nothing is remembered; a round in which jobs have started in this very instant is not decided a second time."""
-    now_s, anew = state.now_s, Carried.anew(state)
+    now_s, fresh = state.now_s, Carried.fresh(state)
     decided = (state.since_s[: state.jobs] == now_s).any() and next_boundary(now_s, -math.inf, round_s) == now_s
-    return replace(anew, last_s=now_s) if decided else anew
+    return replace(fresh, last_s=now_s) if decided else fresh
 
 
 def _check_future(state: State, future: Sequence[JobSpec]) -> None:
@@ -130,7 +130,7 @@ def _with_length(spec: JobSpec, done: float, lengths: Lengths | None) -> JobSpec
     steps = lengths(spec, done) if lengths is not None else None
     if steps is None and spec.steps is None:
         raise InputError(
-            f"the length of job {spec.id} is unknown, and a simulation needs one; assume how long such jobs go on "
+            f"the length of job {spec.id} is unknown, and a simulation needs one; assume how much longer such jobs run "
             "(--unknown-lasts on the command line)"
         )
     return spec if steps is None else replace(spec, steps=steps)

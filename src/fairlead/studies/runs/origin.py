@@ -1,4 +1,4 @@
-"""Where a simulation starts that goes on from something: a journal at a time, or the state of a live service."""
+"""Where a simulation starts that continues a run: a journal at a time, or the state of a live service."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def arrivals(origin: Origin, jobs: Iterable[JobSpec], *, skip_impossible: bool =
     return tuple(possible)
 
 
-def go_on(
+def continue_from(
     origin: Origin,
     policy: Policy,
     settings: Settings,
@@ -149,7 +149,7 @@ def _later(path: Path, state: State) -> tuple[tuple[JobSpec, ...], dict[str, flo
 
 
 def _lengths(origin: Origin, unknown_lasts_s: float | None) -> Lengths:
-    """What shows later; a job of unknown length goes on for so long at its best rate, if that is assumed."""
+    """What shows later; a job of unknown length runs that much longer at its best rate, if that is assumed."""
     estimator, cluster = origin.state.estimator, origin.state.cluster
 
     def steps(spec: JobSpec, done: float) -> float | None:
