@@ -99,5 +99,5 @@ def test_the_whole_study_runs_and_says_something_on_every_line() -> None:
 
     assert len(said.claims) > 15
     assert all(cell and "nan" not in cell for claim in said.claims for cell in claim.ours)
-    assert all(row["fractional"]["low"] >= 1.0 - 1e-9 for name in study.TRACES for row in parts[name].values())
+    assert all(row["fractional"].low >= 1.0 - 1e-9 for name in study.TRACES for row in parts[name].values())
     assert len(parts) == len(COSTS["fft"](scale))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, section
 from fairlead.studies.papers.results import find_results
 from fairlead.studies.papers.run_all import STUDIES, scale_of
+from fairlead.studies.papers.spread import Spread
 from fairlead.studies.runs.store import Store
 
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
 
 
-def over(mean: float, low: float | None = None, high: float | None = None) -> dict[str, float]:
-    return {"mean": mean, "low": mean if low is None else low, "high": mean if high is None else high}
+def over(mean: float, low: float | None = None, high: float | None = None) -> Spread:
+    return Spread(mean, mean if low is None else low, mean if high is None else high)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def over(mean: float, low: float | None = None, high: float | None = None) -> di
         ([over(1.5, low=1.0)], 1.5, "reached, not on every seed"),
     ],
 )
-def test_a_gain(ours: list[dict[str, float]], paper: Any, verdict: str) -> None:
+def test_a_gain(ours: list[Spread], paper: Any, verdict: str) -> None:
     assert verdicts.gain(ours, paper) == verdict
 
 
@@ -90,7 +92,8 @@ def test_oef_no_longer_says_that_shares_cannot_give_it_when_they_do() -> None:
     parts = kept("oef")
     assert "cannot come from the shares" in section(told("oef", parts))
 
-    parts["static totals, RTX 3070/3080/3090"]["gavel"]["coop_gain"]["high"] = 0.4
+    gavel = parts["static totals, RTX 3070/3080/3090"]["gavel"]
+    gavel["coop_gain"] = replace(gavel["coop_gain"], high=0.4)
     study = told("oef", parts)
 
     assert "cannot come from the shares" not in section(study)

@@ -18,7 +18,7 @@ DEV_SEEDS = range(50, 53)
 
 
 def ratio(part: dict[str, Any], of: str, to: str) -> float:
-    return study.ratio(part, of, to)["mean"]
+    return study.ratio(part, of, to).mean
 
 
 def test_the_load_is_what_was_asked_for() -> None:
@@ -48,7 +48,7 @@ def test_bursts_keep_the_load() -> None:
 def test_on_the_test_bed_hare_is_well_ahead_of_one_gpu_per_job() -> None:
     part = study.compare(TaskWorkload("", study.TEST_BED, 40, 0.7), DEV_SEEDS, intervals=20)
     assert ratio(part, "allox", "hare") >= 1.8
-    assert part["sum w C / lower bound"]["high"] <= 1.3
+    assert part["sum w C / lower bound"].high <= 1.3
 
 
 def test_without_lengths_it_is_well_ahead_of_gangs_that_do_not_see_types() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fairlead.studies.papers.spread import Spread
 from fairlead.studies.papers.verdicts import MISSED, word_of
-
-Spread = Mapping[str, float]  # mean, low, high over seeds
 
 
 @dataclass(frozen=True)
@@ -143,13 +142,13 @@ def _markdown(table: Table) -> str:
 
 def number(values: Spread, digits: int = 2, unit: str = "") -> str:
     """The mean with its unit, then the least and the most."""
-    mean, low, high = (_plain(values[key], digits) for key in ("mean", "low", "high"))
+    mean, low, high = (_plain(value, digits) for value in (values.mean, values.low, values.high))
     return f"{mean}{unit} ({low}..{high})"
 
 
 def percent(values: Spread, digits: int = 1, *, signed: bool = True) -> str:
     sign = "+" if signed else ""
-    mean, low, high = (_plain(100 * values[key], digits, sign) for key in ("mean", "low", "high"))
+    mean, low, high = (_plain(100 * value, digits, sign) for value in (values.mean, values.low, values.high))
     return f"{mean} % ({low}..{high})"
 
 

@@ -12,13 +12,15 @@ from typing import Any
 
 import fairlead
 from fairlead.model.errors import InputError
+from fairlead.studies.papers.spread import dump_numbers, load_numbers
 from fairlead.studies.runs.digest import code_digest
 from fairlead.studies.runs.store import Store
 
 KIND = "reproduction/1"
 NAMES = ("oef", "hare", "fft", "hops")  # in the order of the page
 LAYERS = ("model", "numerics", "rates", "placement", "policies", "rounds", "sim", "traces")
-RUNS = ("runs/simulate.py", "runs/summary.py", "fairness/instances.py")  # what experiments use of studies/
+# What experiments use of studies/.
+SHARED = ("runs/simulate.py", "runs/summary.py", "fairness/instances.py", "papers/spread.py")
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class StudyResults:
 
     def with_part(self, part: str, numbers: Any, cpu_s: float, order: Sequence[str]) -> StudyResults:
         """One part more. Parts may be measured in any order; here they have that of the experiment."""
-        parts, spent = {**self.parts, part: plain(numbers)}, {**self.cpu_s, part: round(cpu_s, 3)}
+        parts, spent = {**self.parts, part: as_stored(numbers)}, {**self.cpu_s, part: round(cpu_s, 3)}
         done = [name for name in order if name in parts]
         return replace(self, parts={name: parts[name] for name in done}, cpu_s={name: spent[name] for name in done})
 
@@ -50,16 +52,16 @@ class StudyResults:
             "name": self.name,
             "version": self.version,
             "code": self.code,
-            "scale": plain(asdict(self.scale)),
+            "scale": scale_json(self.scale),
             "cpu_s": dict(self.cpu_s),
-            "parts": dict(self.parts),
+            "parts": json.loads(dump_numbers(self.parts)),
         }
 
     def to_text(self) -> str:
         """JSON with a line for every part, so that a change shows where it is."""
         value = self.to_json()
         head = json.dumps({key: value[key] for key in value if key != "parts"})
-        parts = [f"{json.dumps(part)}: {json.dumps(numbers, allow_nan=False)}" for part, numbers in self.parts.items()]
+        parts = [f"{json.dumps(part)}: {dump_numbers(numbers)}" for part, numbers in self.parts.items()]
         return f'{head[:-1]}, "parts": {{\n' + ",\n".join(parts) + "\n}}\n"
 
 
@@ -77,10 +79,10 @@ def find_results(store: Store, name: str, scale: Any, label: str, *, older: bool
     if text is None:
         return nothing, ""
     try:
-        read = json.loads(text)
+        read = load_numbers(text)
         if read.get("fairlead") != KIND:
             return nothing, f"{path} is of another version of this file ({read.get('fairlead')}, wanted {KIND})"
-        if read["scale"] != plain(asdict(scale)):
+        if read["scale"] != scale_json(scale):
             return nothing, f"{path} is of another scale ({read['scale']})"
         stored = StudyResults(name, scale, read["parts"], read["cpu_s"], read["version"], read["code"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -117,12 +119,16 @@ def measures(name: str, source: Path) -> bool:
     layer = source.parts[0]
     if layer == "studies":
         room = source.relative_to("studies").as_posix()
-        return room in RUNS or (room.startswith(f"papers/{name}/") and source.stem != "claims")
+        return room in SHARED or (room.startswith(f"papers/{name}/") and source.stem != "claims")
     if layer == "policies":
         return not any(source.stem.startswith(other) for other in NAMES if other != name)
     return layer in LAYERS
 
 
-def plain(value: Any) -> Any:
-    """As it comes back from a file, so that what was measured now and what was stored look the same."""
-    return json.loads(json.dumps(value, allow_nan=False)) if isinstance(value, Mapping | list | tuple) else value
+def scale_json(scale: Any) -> Any:
+    return json.loads(json.dumps(asdict(scale)))
+
+
+def as_stored(numbers: Any) -> Any:
+    """As they come back from a file, so that what was measured now and what was stored look the same."""
+    return load_numbers(dump_numbers(numbers))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlead.model.errors import FairleadError
+from fairlead.model.words import counted
 from fairlead.rates.profile import Profile
 from fairlead.studies.papers.claim_tables import Study
 from fairlead.studies.papers.costs import COSTS
@@ -142,11 +143,11 @@ def run_studies(
         if part not in results[name].parts
     ]
     wall_s: dict[str, dict[str, float]] = {name: {} for name in scales}  # of the parts that were measured now
-    failed: dict[str, str] = {}
+    failed: dict[str, dict[str, str]] = {}  # study -> part -> reason
     for outcome in _measured(todo, workers):
         name, part, done = outcome.task.study, outcome.task.part, outcome.result
         if done is None:
-            failed.setdefault(name, f"{part}: {outcome.reason}")
+            failed.setdefault(name, {})[part] = outcome.reason
             continue
         results[name] = results[name].with_part(part, done.numbers, done.cpu_s, list(costs[name]))
         if store:
@@ -154,7 +155,7 @@ def run_studies(
         wall_s[name][part] = done.wall_s
         tell(_progress(results[name], part, costs[name], wall_s[name], workers))
     if failed:
-        raise FairleadError("; ".join(f"reproduce {name} failed: {reason}" for name, reason in failed.items()))
+        raise FairleadError("; ".join(_failure(name, reasons, costs[name]) for name, reasons in failed.items()))
     return [results[name] for name in NAMES if name in scales]
 
 
@@ -165,6 +166,13 @@ def _stored(store: Store | None, name: str, scale: Any, older: bool, say: Callab
     if remark:
         say(f"{name}: {remark}")
     return results
+
+
+def _failure(name: str, reasons: Mapping[str, str], order: Iterable[str]) -> str:
+    """Only the first part that failed: most often the others have the same reason."""
+    part = next(part for part in order if part in reasons)
+    more = f" (and {counted(len(reasons) - 1, 'more part')})" if len(reasons) > 1 else ""
+    return f"reproduce {name} failed: {part}: {reasons[part]}{more}"
 
 
 def _measured(todo: list[StudyPart], workers: int) -> Iterator[Outcome[StudyPart, Measurement]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+
+from fairlead.studies.papers.spread import Spread
 
 REACHED = "reached"
 MORE = "more"
@@ -16,8 +18,6 @@ MEASURED = "measured"  # of a theorem, which no number proves
 NOT_EVERY_SEED = ", not on every seed"
 FAR = 1.25  # beyond the paper's gain by a quarter is worth a sentence
 
-Spread = Mapping[str, float]  # mean, low, high over seeds
-
 
 def gain(ours: Sequence[Spread], paper: float | Sequence[float], nothing: float = 1.0) -> str:
     """Of something that is better the larger it is; `nothing` is no gain: 1 for a ratio, 0 for a percentage.
@@ -26,30 +26,30 @@ def gain(ours: Sequence[Spread], paper: float | Sequence[float], nothing: float 
     """
     wanted = [paper] * len(ours) if isinstance(paper, int | float) else list(paper)
     pairs = list(zip(ours, wanted, strict=True))
-    if any(values["mean"] <= nothing for values in ours):
+    if any(values.mean <= nothing for values in ours):
         return MISSED
-    reached = [values["mean"] >= p for values, p in pairs]
-    some_seed = NOT_EVERY_SEED if any(values["low"] <= nothing for values in ours) else ""
+    reached = [values.mean >= p for values, p in pairs]
+    some_seed = NOT_EVERY_SEED if any(values.low <= nothing for values in ours) else ""
     if all(reached):
-        return (MORE if all(_far(values["mean"], p, nothing) for values, p in pairs) else REACHED) + some_seed
+        return (MORE if all(_far(values.mean, p, nothing) for values, p in pairs) else REACHED) + some_seed
     return (PARTLY if any(reached) else LESS) + some_seed
 
 
 def up_to(ours: Sequence[Spread], paper: float, nothing: float = 1.0) -> str:
     """Of a gain that the paper saw at best: our best seed in any column is held against it."""
-    best = max(values["high"] for values in ours)
+    best = max(values.high for values in ours)
     if best >= paper:
         return MORE if _far(best, paper, nothing) else REACHED
-    return LESS if any(values["mean"] > nothing for values in ours) else MISSED
+    return LESS if any(values.mean > nothing for values in ours) else MISSED
 
 
 def at_most(ours: Sequence[Spread], limit: float) -> str:
-    return KEPT if all(values["mean"] <= limit for values in ours) else MISSED
+    return KEPT if all(values.mean <= limit for values in ours) else MISSED
 
 
 def alike(ours: Sequence[Spread], paper: float, within: float) -> str:
     """Of a number that is neither good nor bad, such as a baseline's."""
-    return ALIKE if all(abs(values["mean"] - paper) <= within for values in ours) else DIFFERS
+    return ALIKE if all(abs(values.mean - paper) <= within for values in ours) else DIFFERS
 
 
 def below(verdict: str) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.studies.papers import verdicts
-from fairlead.studies.papers.claim_tables import Claim, Spread, Study, Table, number, percent, seeds_of
+from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.fft.experiment import BASELINES, DECISION_SEEDS, FIRST_SEED, JOBS, QUICK, TRACES, FftScale
+from fairlead.studies.papers.spread import Spread
 
 WORLD = """\
 12 T4, 12 A10 and 12 V100 (16, 24, 32 GB), four to a host, 300 s rounds; trace 1 all four GPUs wide, trace 2 widths 1, 2, 3, 4, 8.
@@ -152,8 +153,8 @@ def _claim(line: Line, parts: list[dict[str, Any]], scale: FftScale) -> Claim:
     if why == UNKNOWN and scale.jobs < JOBS:
         why = f"{scale.jobs} jobs build up less of a backlog than the paper's {JOBS}."
     elif why == UNKNOWN:
-        off = [(v, w) for v, w in zip(ours, _wanted(line, ours), strict=True) if v["mean"] < w or line.judged == ALIKE]
-        if all(v["low"] <= wanted <= v["high"] for v, wanted in off):
+        off = [(v, w) for v, w in zip(ours, _wanted(line, ours), strict=True) if v.mean < w or line.judged == ALIKE]
+        if all(v.low <= wanted <= v.high for v, wanted in off):
             why = "where ours is off, the paper's number lies within our spread over seeds."
     return Claim(line.claim, line.paper, _cells(line, ours), why, verdict)
 
@@ -188,7 +189,7 @@ def _verdict(line: Line, ours: Sequence[Spread]) -> str:
 
 def _makespan(both: list[dict[str, Any]]) -> Claim:
     """Over the baseline that takes longest, since the paper does not say which one 3.12x is over."""
-    worst = [max(BASELINES, key=lambda name, p=part: p[name]["times_better"]["makespan_h"]["mean"]) for part in both]  # type: ignore[misc]
+    worst = [max(BASELINES, key=lambda name, p=part: p[name]["times_better"]["makespan_h"].mean) for part in both]  # type: ignore[misc]
     ours = [part[name]["times_better"]["makespan_h"] for part, name in zip(both, worst, strict=True)]
     verdict = verdicts.up_to(ours, 3.12)
     said = f"the paper does not say over which baseline; of ours the longest is that of {' and '.join(dict.fromkeys(worst))}."
@@ -205,11 +206,11 @@ def _starvation(both: list[dict[str, Any]]) -> Claim:
     first = both[0]
     why = (
         "any rule that puts short jobs first lets the longest wait under a backlog, max-min gives everyone a slice soon: on trace 1 "
-        f"the longest wait for a first round is {first['fft']['starvation_h']['mean']:.1f} h under fft and "
-        f"{first['gavel']['starvation_h']['mean']:.1f} h under max-min, so the paper's 2.03x cannot be against max-min. "
+        f"the longest wait for a first round is {first['fft']['starvation_h'].mean:.1f} h under fft and "
+        f"{first['gavel']['starvation_h'].mean:.1f} h under max-min, so the paper's 2.03x cannot be against max-min. "
         "The bound that FFT promises holds and is tested."
     )
-    below = all(values["mean"] < 1.0 for values in ours)
+    below = all(values.mean < 1.0 for values in ours)
     cells = tuple(number(v, 2, "x") for v in ours)
     return Claim(
         "longest starvation, Gavel max-min / fft",
@@ -224,7 +225,7 @@ def _printed(both: list[dict[str, Any]]) -> list[Claim]:
     rows = []
     for text, metric in (("JCT", "jct_h"), ("max FTF", "max_ftf")):
         ours = [part["fft, as printed"]["times_better"][metric] for part in both]
-        why = PRINTED if all(values["mean"] > 1.0 for values in ours) else ""
+        why = PRINTED if all(values.mean > 1.0 for values in ours) else ""
         rows.append(Claim(f"{text}, equations as printed / fft", "", tuple(number(v, 2, "x") for v in ours), why))
     return rows
 
@@ -232,7 +233,7 @@ def _printed(both: list[dict[str, Any]]) -> list[Claim]:
 def _errors(wrong: dict[str, Any]) -> list[Claim]:
     jct, worst = ([wrong[trace][key] for trace in TRACES] for key in ("jct_change", "max_ftf_change"))
     verdict = verdicts.at_most(jct, 0.17)
-    why = UNKNOWN if verdict == verdicts.MISSED else ERRORS if all(v["mean"] < 0.05 for v in jct) else ""
+    why = UNKNOWN if verdict == verdicts.MISSED else ERRORS if all(v.mean < 0.05 for v in jct) else ""
     return [
         Claim("JCT with lengths wrong by up to 30 %", "at most +17 %", tuple(percent(v) for v in jct), why, verdict),
         Claim("max FTF with lengths wrong by up to 30 %", "", tuple(percent(v) for v in worst)),
@@ -272,16 +273,10 @@ def _ahead(both: list[dict[str, Any]]) -> str:
         rivals = [
             (name, i + 1, part[name]["times_better"][metric]) for name in BASELINES for i, part in enumerate(both)
         ]
-        lost = [f"{name} on trace {trace} ({v['mean']:.2f}x)" for name, trace, v in rivals if v["mean"] <= 1.0]
-        some = [
-            f"{name} on trace {trace} (from {v['low']:.3f}x)"
-            for name, trace, v in rivals
-            if v["low"] <= 1.0 < v["mean"]
-        ]
+        lost = [f"{name} on trace {trace} ({v.mean:.2f}x)" for name, trace, v in rivals if v.mean <= 1.0]
+        some = [f"{name} on trace {trace} (from {v.low:.3f}x)" for name, trace, v in rivals if v.low <= 1.0 < v.mean]
         thin = [
-            f"{name} on trace {trace} ({v['mean']:.3f}x)"
-            for name, trace, v in rivals
-            if v["low"] > 1.0 and v["mean"] < 1.05
+            f"{name} on trace {trace} ({v.mean:.3f}x)" for name, trace, v in rivals if v.low > 1.0 and v.mean < 1.05
         ]
         won = "every baseline on both traces" if not lost else f"the baselines but {', '.join(lost)}"
         said.append(
@@ -295,11 +290,11 @@ def _ahead(both: list[dict[str, Any]]) -> str:
 
 def _compensation(both: list[dict[str, Any]]) -> str:
     def off(name: str, metric: str) -> str:
-        return " and ".join(f"{part[name]['times_better'][metric]['mean']:.2f}" for part in both)
+        return " and ".join(f"{part[name]['times_better'][metric].mean:.2f}" for part in both)
 
     def printed(metric: str) -> str:
         bare, full = "fft, as printed, no compensation", "fft, as printed"
-        return " and ".join(f"{part[bare][metric]['mean'] / part[full][metric]['mean']:.2f}" for part in both)
+        return " and ".join(f"{part[bare][metric].mean / part[full][metric].mean:.2f}" for part in both)
 
     return (
         "**Compensation.** Without it JCT is "

@@ -29,6 +29,7 @@ from fairlead.rounds.loop import Settings
 from fairlead.rounds.state import State
 from fairlead.sim.truth import World
 from fairlead.studies.papers.fft.crowd import crowd
+from fairlead.studies.papers.spread import Spread, spread
 from fairlead.studies.runs.simulate import Setup, simulate
 from fairlead.studies.runs.summary import summarise
 from fairlead.traces.formats import Trace
@@ -157,7 +158,7 @@ def profiling(scale: FftScale) -> dict[str, Any]:
     return found
 
 
-def one_decision() -> dict[str, float]:
+def one_decision() -> Spread:
     """CPU seconds of FFT's decision for 8 types, 960 GPUs and 4000 jobs: the second of two, with a memory."""
     spent = []
     for seed in range(DECISION_SEEDS + 1):
@@ -327,7 +328,3 @@ def _scaled(drawn_s: FloatArray, width: np.ndarray, gpu_s: float) -> FloatArray:
 
 def column(results: Sequence[dict[str, float]], name: str) -> FloatArray:
     return np.array([result[name] for result in results])
-
-
-def spread(values: FloatArray) -> dict[str, float]:
-    return {"mean": float(values.mean()), "low": float(values.min()), "high": float(values.max())}

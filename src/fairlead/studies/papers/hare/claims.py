@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from fairlead.studies.papers import verdicts
-from fairlead.studies.papers.claim_tables import Claim, Spread, Study, Table, number, percent, seeds_of
-from fairlead.studies.papers.hare.experiment import DONE, FIRST_SEED, QUICK, HareScale, ratio, spread
+from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
+from fairlead.studies.papers.hare.experiment import DONE, FIRST_SEED, QUICK, HareScale, ratio
 from fairlead.studies.papers.hare.task_workloads import GBIT, MODELS, SYNC, UNIT_MS
+from fairlead.studies.papers.spread import Spread, spread
 
 WORLD = """\
 Eight models with the speed-ups of the paper's figure 2 on V100, T4, M60, K80 (GPU counts in this order; test bed 8,4,2,1, even
@@ -112,13 +113,13 @@ def _test_bed(heads: dict[str, Any], seeds: str) -> Table:
 
 
 def _why_behind(scheduler: str, parts: list[dict[str, Any]]) -> str:
-    reached = [ratio(part, scheduler, "hare")["mean"] >= PAPER_RATIO[scheduler] for part in parts]
+    reached = [ratio(part, scheduler, "hare").mean >= PAPER_RATIO[scheduler] for part in parts]
     return FARTHER if all(reached) else UNKNOWN if any(reached) else CLOSER
 
 
-def _mirrored(done: Spread) -> dict[str, float]:
+def _mirrored(done: Spread) -> Spread:
     """By how much a share of jobs is below Hare's."""
-    return {"mean": DONE - done["mean"], "low": DONE - done["high"], "high": DONE - done["low"]}
+    return Spread(DONE - done.mean, DONE - done.high, DONE - done.low)
 
 
 def _online(heads: dict[str, Any], seeds: str) -> Table:
@@ -142,7 +143,7 @@ def _simulations(sweeps: dict[str, Any], seeds: str) -> Table:
     """What the paper says of its larger simulations and of what it varies."""
     grown, most = sweeps["GPUs"], sweeps["jobs"]["300 jobs"]
     named = [scheduler for scheduler, *_ in OFFLINE]
-    by_mean = sorted(named, key=lambda scheduler: ratio(most, scheduler, "hare")["mean"])
+    by_mean = sorted(named, key=lambda scheduler: ratio(most, scheduler, "hare").mean)
     rows = [
         _ratio("allox / hare, 200 jobs on 100 to 180 GPUs", _pooled(grown.values(), "allox"), "about 2", 2.0, UNKNOWN, MANY_TASKS),
         _ratio(
@@ -175,7 +176,7 @@ def _simulations(sweeps: dict[str, Any], seeds: str) -> Table:
     for scheduler, paper in (("hare", "hardly changes"), ("allox", "hardly changes"), ("homo", "changes")):
         half, twice = (np.array(sweeps["batch size"][name]["jct"][scheduler]) for name in ("batch x 0.5", "batch x 2"))
         change = spread(twice / half - 1.0)
-        still = abs(change["mean"]) <= 0.1
+        still = abs(change.mean) <= 0.1
         verdict = verdicts.ALIKE if still == (scheduler != "homo") else verdicts.DIFFERS
         why = verdicts.why(verdict, ROUNDS)
         rows.append(Claim(f"{scheduler}'s JCT, batches four times as large", paper, (percent(change),), why, verdict))
@@ -191,7 +192,7 @@ def _ratios(part: dict[str, Any], of: str, to: str = "hare") -> Any:
     return np.array(part["jct"][of]) / np.array(part["jct"][to])  # by seed
 
 
-def _pooled(parts: Iterable[dict[str, Any]], of: str) -> dict[str, float]:
+def _pooled(parts: Iterable[dict[str, Any]], of: str) -> Spread:
     return spread(np.concatenate([_ratios(part, of) for part in parts]))
 
 
@@ -236,7 +237,7 @@ def _without_lengths(heads: dict[str, Any], seeds: str) -> Table:
 def _bounds(heads: dict[str, Any], seeds: str) -> Table:
     alpha = max(max(model.speedup) / min(model.speedup) for model in MODELS.values())
     limit = alpha * (2.0 + alpha)
-    worst = max(heads.values(), key=lambda part: part["sum w C / lower bound"]["mean"])
+    worst = max(heads.values(), key=lambda part: part["sum w C / lower bound"].mean)
     verdict = verdicts.at_most([worst["sum w C / lower bound"]], limit)
     rows = [
         Claim(
@@ -280,7 +281,7 @@ def _sweeps(sweeps: dict[str, Any], seeds: str) -> Table:
     return Table("sweeps: one thing changes at a time", seeds, columns, tuple(rows))
 
 
-def _share(values: dict[str, float]) -> str:
+def _share(values: Spread) -> str:
     return percent(values, 0, signed=False)
 
 
@@ -290,9 +291,9 @@ def _share(values: dict[str, float]) -> str:
 def _over_settings(heads: dict[str, Any]) -> str:
     """Where AlloX is close or ahead, and how much knowing the future is worth."""
     against = {name: (ratio(part, "allox", "hare"), ratio(part, "allox", "hlas")) for name, part in heads.items()}
-    close = [f"{name} ({hare['mean']:.2f})" for name, (hare, _) in against.items() if hare["mean"] < 1.5]
-    ahead = [f"{name} ({hlas['mean']:.2f})" for name, (_, hlas) in against.items() if hlas["mean"] < 1.0]
-    future = max(ratio(part, "hare, no future", "hare")["mean"] for part in heads.values())
+    close = [f"{name} ({hare.mean:.2f})" for name, (hare, _) in against.items() if hare.mean < 1.5]
+    ahead = [f"{name} ({hlas.mean:.2f})" for name, (_, hlas) in against.items() if hlas.mean < 1.0]
+    future = max(ratio(part, "hare, no future", "hare").mean for part in heads.values())
     said = []
     if close:
         said.append(
@@ -308,7 +309,7 @@ def _over_settings(heads: dict[str, Any]) -> str:
 
 
 def _printed_rule(heads: dict[str, Any]) -> str:
-    slower = {name: ratio(part, "faithful", "hare")["mean"] for name, part in heads.items()}
+    slower = {name: ratio(part, "faithful", "hare").mean for name, part in heads.items()}
     least, most = min(slower, key=slower.__getitem__), max(slower, key=slower.__getitem__)
     if slower[least] <= 1.0:
         return ""
@@ -320,7 +321,7 @@ def _printed_rule(heads: dict[str, Any]) -> str:
 
 def _dear_switches(part: dict[str, Any]) -> str:
     slower = part["JCT / with free switches"]
-    default, pipeswitch, hare = (slower[name]["mean"] for name in ("default", "pipeswitch", "hare"))
+    default, pipeswitch, hare = (slower[name].mean for name in ("default", "pipeswitch", "hare"))
     if default < 2.0:
         return ""
     return (

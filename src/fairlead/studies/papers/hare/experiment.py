@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.tasks import Instance, Rule, Schedule, completions_s, weighted_completion_s, weighted_jct_s
 from fairlead.numerics.task_bounds import Midpoints, best_bound, pooled
@@ -28,6 +27,7 @@ from fairlead.sim.tasks.memory import Keep, residency, with_switch_costs
 from fairlead.sim.tasks.schedules import best_of, run_list, run_rule
 from fairlead.sim.tasks.single import run_single
 from fairlead.studies.papers.hare.task_workloads import DOMAINS, TaskWorkload, draw, models
+from fairlead.studies.papers.spread import Spread, spread
 
 FIRST_SEED = 1000
 DONE = 0.905  # of the jobs: the paper's count at 25 minutes
@@ -137,13 +137,9 @@ def compare_all(settings: Sequence[TaskWorkload], seeds: Sequence[int]) -> dict[
     return {setting.name: compare(setting, seeds) for setting in settings}
 
 
-def ratio(part: dict[str, Any], of: str, to: str) -> dict[str, float]:
+def ratio(part: dict[str, Any], of: str, to: str) -> Spread:
     """Of two schedulers' JCT in a part of `compare`, over seeds; above 1 the second is faster."""
     return spread(np.array(part["jct"][of]) / np.array(part["jct"][to]))
-
-
-def spread(values: FloatArray) -> dict[str, float]:
-    return {"mean": float(values.mean()), "low": float(values.min()), "high": float(values.max())}
 
 
 def ablation(seeds: Sequence[int]) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Callable, Mapping
 
 from fairlead.studies.papers import verdicts
-from fairlead.studies.papers.claim_tables import Claim, Spread, Study, Table, number, percent, seeds_of
+from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.hops.experiment import FIRST_SEED, PAPER, QUICK, THREE, HopsScale, Part
+from fairlead.studies.papers.spread import Spread, spread
 
 WORLD = """\
 The paper's servers and class proportions; speeds relative to the 1080Ti; 540 s rounds, 30 s per restart, hidden server speeds 0.85-1.05
@@ -93,7 +92,7 @@ def _gain(
     nothing: float,
 ) -> Claim:
     """One line over both baselines; without a verdict where the paper does not give the number."""
-    ours = [_spread([gain(*pair) for pair in zip(part["hops"][key], part[one][key], strict=True)]) for one in BASELINES]
+    ours = [spread([gain(*pair) for pair in zip(part["hops"][key], part[one][key], strict=True)]) for one in BASELINES]
     cells = tuple(shown(values) for values in ours)
     if paper is None or key not in paper["hops"]:
         return Claim(claim, "", cells)
@@ -119,7 +118,7 @@ def _numbers(name: str, part: Part) -> tuple[Claim, ...]:
     """A policy is a column."""
     rows = []
     for key, text in NUMBERS.items():
-        ours = {variant: _spread(values[key]) for variant, values in part.items()}
+        ours = {variant: spread(values[key]) for variant, values in part.items()}
         paper, why, verdict = _beside(name, key, ours)
         rows.append(Claim(text, paper, tuple(number(values) for values in ours.values()), why, verdict))
     return tuple(rows)
@@ -131,16 +130,12 @@ def _beside(name: str, key: str, ours: Mapping[str, Spread]) -> tuple[str, str, 
         verdict = verdicts.at_most([ours["hops"]], IDLE_LIMIT)
         return f"hops under {IDLE_LIMIT:g}", verdicts.why(verdict, LEFT_OVER), verdict
     if name.endswith("priorities") and key == "max_lr":
-        theirs = {variant: ours[variant]["mean"] for variant in ours if variant in PAPER_LR}
+        theirs = {variant: ours[variant].mean for variant in ours if variant in PAPER_LR}
         smallest = min(theirs, key=theirs.__getitem__)
         verdict = verdicts.KEPT if smallest == "latency-ratio" else verdicts.MISSED
         said = ", ".join(f"{variant} {PAPER_LR[variant]}" for variant in theirs)
         return f"smallest by latency ratio ({said})", WHY_LR if max(theirs.values()) < FAR_LR else "", verdict
     return "", "", ""
-
-
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {"mean": float(np.mean(values)), "low": min(values), "high": max(values)}
 
 
 def _title(name: str, scale: HopsScale) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead.studies.papers import verdicts
-from fairlead.studies.papers.claim_tables import Claim, Spread, Study, Table, number, percent, seeds_of
+from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.oef.experiment import LIE, QUICK, STATIC, OefScale
+from fairlead.studies.papers.spread import Spread
 
 WORLD = """\
 Speeds of RTX 3070/3080/3090 are Lambda's measurements; 8 GPUs of each on nodes of four, 20 tenants, 300 s rounds, 30 s per
@@ -70,10 +71,10 @@ def _headlines(static: dict[str, Any], runs: dict[str, Any], scale: OefScale) ->
 
 def _why_throughput(static: dict[str, Any], scale: OefScale) -> str:
     """One sentence for all baselines."""
-    best = max(static[STATIC_NAME.get(policy, policy)]["coop_gain"]["high"] for policy in BASELINES)
+    best = max(static[STATIC_NAME.get(policy, policy)]["coop_gain"].high for policy in BASELINES)
     if best >= THROUGHPUT:
         return "the shares alone give it over some baseline in some mixes, over this one not."
-    coop, gavel, free = (static[name]["relative_to_equal"]["mean"] for name in ("oef-coop", "gavel", "no fairness"))
+    coop, gavel, free = (static[name]["relative_to_equal"].mean for name in ("oef-coop", "gavel", "no fairness"))
     return (
         f"with these speeds it cannot come from the shares: in none of {scale.mixes} mixes is cooperative OEF more than "
         f"{100 * best:.1f} % ahead of any baseline. In units of equal shares Gavel has {gavel:.2f}, cooperative OEF {coop:.2f} and a division "
@@ -83,7 +84,7 @@ def _why_throughput(static: dict[str, Any], scale: OefScale) -> str:
 
 
 def _why_jct(shorter: list[Spread]) -> str:
-    packed, scattered = (values["mean"] for values in shorter)
+    packed, scattered = (values.mean for values in shorter)
     if packed < JCT[0] and scattered > JCT[1]:
         return (
             "with our packing the gain is smaller and with scattered gangs larger than the paper's, which lies between."
@@ -175,9 +176,9 @@ def _liar(part: dict[str, Any], scale: OefScale) -> Table:
 
 def _pays(liar: Spread) -> str:
     """A lie pays where the liar's JCT falls."""
-    if liar["mean"] < 0:
+    if liar.mean < 0:
         return verdicts.MISSED
-    return f"{verdicts.KEPT}{verdicts.NOT_EVERY_SEED}" if liar["low"] < 0 else verdicts.KEPT
+    return f"{verdicts.KEPT}{verdicts.NOT_EVERY_SEED}" if liar.low < 0 else verdicts.KEPT
 
 
 def _broken(cell: dict[str, float]) -> str:

@@ -28,6 +28,7 @@ from fairlead.rates.profile import ModelFacts, Profile, Speed
 from fairlead.rounds.loop import Settings
 from fairlead.rounds.state import State
 from fairlead.studies.fairness.instances import DIVISIONS
+from fairlead.studies.papers.spread import spread
 from fairlead.studies.runs.simulate import Setup, simulate
 from fairlead.studies.runs.summary import summarise
 from fairlead.traces.formats import Trace
@@ -98,8 +99,8 @@ def static_totals(speeds: FloatArray, mixes: int) -> dict[str, Any]:
     equal, coop = found["equal-share"], found["oef-coop"]
     return {
         name: {
-            "relative_to_equal": _spread(values / equal),
-            "coop_gain": _spread(coop / values - 1.0),
+            "relative_to_equal": spread(values / equal),
+            "coop_gain": spread(coop / values - 1.0),
         }
         for name, values in found.items()
     }
@@ -139,12 +140,12 @@ def dynamic(seeds: int, jobs: int) -> dict[str, Any]:
     for (name, packed), results in runs.items():
         coop = runs["oef-coop", True]
         found[name if packed else f"{name}, gangs scattered"] = {
-            "throughput": _spread(_column(results, "throughput")),
-            "jct_h": _spread(_column(results, "jct_h")),
-            "max_ftf": _spread(_column(results, "max_ftf")),
-            "decision_ms": _spread(_column(results, "decision_ms")),
-            "coop_throughput_gain": _spread(_column(coop, "throughput") / _column(results, "throughput") - 1.0),
-            "coop_jct_reduction": _spread(1.0 - _column(coop, "jct_h") / _column(results, "jct_h")),
+            "throughput": spread(_column(results, "throughput")),
+            "jct_h": spread(_column(results, "jct_h")),
+            "max_ftf": spread(_column(results, "max_ftf")),
+            "decision_ms": spread(_column(results, "decision_ms")),
+            "coop_throughput_gain": spread(_column(coop, "throughput") / _column(results, "throughput") - 1.0),
+            "coop_jct_reduction": spread(1.0 - _column(coop, "jct_h") / _column(results, "jct_h")),
         }
     return found
 
@@ -156,8 +157,8 @@ def dynamic_liar(seeds: int, jobs: int) -> dict[str, Any]:
         honest = [_run(seed, jobs, name) for seed in range(seeds)]
         lying = [_run(seed, jobs, name, liar="tenant-1") for seed in range(seeds)]
         found[name] = {
-            "liar_jct_change": _spread(_column(lying, "liar_jct_h") / _column(honest, "liar_jct_h") - 1.0),
-            "others_jct_change": _spread(_column(lying, "others_jct_h") / _column(honest, "others_jct_h") - 1.0),
+            "liar_jct_change": spread(_column(lying, "liar_jct_h") / _column(honest, "liar_jct_h") - 1.0),
+            "others_jct_change": spread(_column(lying, "others_jct_h") / _column(honest, "others_jct_h") - 1.0),
         }
     return found
 
@@ -264,7 +265,3 @@ def _with_lie(profile: Profile, tenant: str) -> Profile:
 
 def _column(results: Sequence[dict[str, float]], name: str) -> FloatArray:
     return np.array([result[name] for result in results])
-
-
-def _spread(values: FloatArray) -> dict[str, float]:
-    return {"mean": float(values.mean()), "low": float(values.min()), "high": float(values.max())}

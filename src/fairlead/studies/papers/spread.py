@@ -1,0 +1,38 @@
+"""A number over seeds, and how nested numbers with spreads in them are written to JSON and read again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean, least and most over seeds."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def spread(values: FloatArray | Sequence[float]) -> Spread:
+    return Spread(float(np.mean(values)), float(np.min(values)), float(np.max(values)))
+
+
+def dump_numbers(numbers: Any) -> str:
+    """JSON, in which a spread is an object with its three numbers."""
+    return json.dumps(numbers, allow_nan=False, default=asdict)
+
+
+def load_numbers(text: str) -> Any:
+    return json.loads(text, object_hook=_spread_or_object)
+
+
+def _spread_or_object(value: dict[str, Any]) -> Any:
+    return Spread(**value) if value.keys() == {"mean", "low", "high"} else value
