@@ -1,7 +1,7 @@
 """Worlds in which the contract of engines is tried: what a test needs to make things happen, and to see that they did.
 
 A world has two nodes, `v100-1` with two GPUs and `k80-1` with one. The test takes the loop's part: it decides, folds what
-the engine tells, and waits. A job's conduct is one of `Does`.
+the engine reports, and waits. A job's conduct is one of `Does`.
 """
 
 from __future__ import annotations

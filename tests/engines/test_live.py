@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from engine_world import CLUSTER, FAST, SLOW, STEPS, Does
 from far_world import SIZE, FarWorld
-from virtual_world import VirtualWorld
+from virtual_world import VirtualRunner, VirtualWorld
 
-from fairlead.engines.leases import OVER, Condition, Lease
-from fairlead.engines.requests import Cancel, Drain, Hold, Release, Resume, SetPolicy, SetTenant
+from fairlead.engines.fleet import Fleet, Live, Story
+from fairlead.engines.leases import OVER, Condition, Lease, Sight
+from fairlead.engines.requests import Cancel, Command, Drain, Hold, Release, Resume, SetPolicy, SetTenant
 from fairlead.model.events import (
     Cancelled,
     Failed,
@@ -106,7 +107,7 @@ class Chaos:
         if self.random.random() < 0.5:
             self.world.engine.wait(self.world.engine.now() + self.random.random())
         self.world.restart()
-        for id_ in self.cancelled:  # stands in the requests and has not happened
+        for id_ in self.cancelled:  # is in the requests and has not happened
             self.world.ask(Cancel(id_))
 
     def come_to_rest(self) -> None:
@@ -247,6 +248,38 @@ def test_a_lease_that_is_claimed_only_after_it_was_asked_to_stop_is_asked_again(
 
     assert stopped.time_s < 1.0  # its grace would have been 2 s
     assert world.runner.runs["a", 1].sight.code == CHECKPOINTED
+
+
+def test_a_job_that_was_refused_is_tried_again_after_a_while_that_doubles() -> None:
+    world = VirtualWorld()
+    world.add("a", Does.NOTHING_THERE)
+    waits = []
+    for kind in (Refused, Refused, Failed):
+        world.wait(0.0)
+        decided_s = world.engine.now()
+        world.decide((), {"a": FAST})
+        waits.append(round(world.until(kind, "a").time_s - decided_s, 1))
+
+    assert waits == [0.0, 1.0, 2.0]
+
+
+def test_a_job_that_heard_a_request_to_stop_is_not_asked_again() -> None:
+    """A second signal would interrupt a script that saves while it handles the first."""
+    world = VirtualWorld()
+    heard: list[bool] = []
+    ask = world.runner.ask_to_stop
+
+    def noted(lease: Lease) -> bool:
+        heard.append(ask(lease))
+        return heard[-1]
+
+    world.runner.ask_to_stop = noted  # type: ignore[method-assign]
+    world.add("a", Does.DEAF)
+    world.start("a")
+    world.stop("a")  # before it was claimed
+    world.until(Stopped, "a")
+
+    assert heard == [False, True]
 
 
 def test_a_lease_that_was_never_claimed_before_a_restart_is_taken_back() -> None:
@@ -535,7 +568,7 @@ def test_gpus_that_others_use_are_not_ours_to_decide_about() -> None:
     assert world.until(NodeUsable) is not None
     assert world.state.capacity.tolist() == [1, 1]
     world.settle(20.0)
-    assert sum(isinstance(event, NodeUsable) for event in world.told) == 1  # it is said once
+    assert sum(isinstance(event, NodeUsable) for event in world.told) == 1  # reported once
 
     world.calm_down()
     world.until(NodeUsable)
@@ -575,7 +608,7 @@ def test_a_start_waits_until_it_is_known_how_the_lease_before_ended() -> None:
     world.add("a", Does.TRAIN)
     world.start("a")
     world.until(Started, "a")
-    world.ask(Drain("v100-1"))  # lost to the loop, and it goes on
+    world.ask(Drain("v100-1"))  # lost to the loop, and its process keeps running
     world.settle(0.5)
     world.cluster.runs["a", 1].asked_s = float("inf")
     world.let_end()
@@ -591,3 +624,34 @@ def test_a_start_waits_until_it_is_known_how_the_lease_before_ended() -> None:
     world.until(Finished, "a")
 
     assert len(world.runs) == 1
+
+
+def test_what_a_stray_copy_does_in_the_end_is_not_the_story_of_its_successor() -> None:
+    """The successor was stopped; the stray copy, which ended later, failed."""
+    fleet = Fleet(VirtualRunner(lambda: 0.0))
+    first, second = (Live(Lease("a", number, (), Command("x")), 0, 0.0, 0.0) for number in (1, 2))
+    fleet.add(first)
+    fleet.add(second)
+
+    fleet.remove(second, Sight(Condition.ENDED, CHECKPOINTED))
+    fleet.remove(first, Sight(Condition.ENDED, 3))
+
+    assert fleet.story(0, "a", 2) == Story(failures=0, finished=False)
+
+
+@pytest.mark.parametrize(
+    ("end", "failures"),
+    [
+        (Sight(Condition.ENDED, 3), 1),
+        (Sight(Condition.ENDED, 143, asked=True), 0),  # it died because it was asked to stop
+        (Sight(Condition.ENDED, CHECKPOINTED), 0),
+        (Sight(Condition.VANISHED), 0),
+    ],
+)
+def test_only_an_error_that_nobody_asked_for_counts_as_a_failure(end: Sight, failures: int) -> None:
+    fleet = Fleet(VirtualRunner(lambda: 0.0))
+    live = Live(Lease("a", 1, (), Command("x"), failures=2), 0, 0.0, 0.0)
+    fleet.add(live)
+    fleet.remove(live, end)
+
+    assert fleet.story(0, "a", 1) == Story(2 + failures, finished=False)

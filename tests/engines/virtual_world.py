@@ -108,12 +108,17 @@ class VirtualRunner:
             raise LaunchError(f"{lease.key} was launched twice")
         if lease.command.run == Does.NOTHING_THERE.name:
             raise LaunchError("there is no such thing")
+        copies = [run for key, run in self.runs.items() if key[0] == lease.job and run.sight.condition not in OVER]
+        assert all(self._is_cut_off(copy) for copy in copies), f"{lease.key} is launched while another copy runs"
         for other in self.runs.values():
             if other.sight.condition in (Condition.RUNNING, Condition.NEVER_CLAIMED):
                 shared = {(g.node, g.slot) for g in lease.gpus} & {(g.node, g.slot) for g in other.lease.gpus}
                 assert not shared, f"{lease.key} and {other.lease.key} share {shared}"
         self.runs[lease.key] = _Run(lease, self._clock(), self.saved.get(lease.job, 0.0))
         self.most_alive = max(self.most_alive, self.alive(lease.job))
+
+    def _is_cut_off(self, run: _Run) -> bool:
+        return not (self.down | self.unreachable).isdisjoint(run.lease.nodes)
 
     def alive(self, job: str) -> int:
         self._go_on()

@@ -26,7 +26,7 @@ def ended(s: Situation, live: Live, sight: Sight) -> None:
     elif not asked and is_failure(sight) and failures >= live.lease.command.max_retries:
         _forget(s, j)
         attempts = f" after {failures + 1} attempts" if failures else ""
-        s.tell.say(ev.Failed(s.now_s, one(j), f"exit code {sight.code}{attempts}"))
+        s.outbox.put(ev.Failed(s.now_s, one(j), f"exit code {sight.code}{attempts}"))
     else:
         gone(s, live, kept(s.state, live, sight, s.now_s))
 
@@ -35,20 +35,20 @@ def gone(s: Situation, live: Live, safe: float) -> None:
     """Neither done nor failed. What was asked for has happened; all else is a loss."""
     j = live.job
     if j in s.wishes:
-        s.tell.keep(j, safe)  # the wish is granted by what follows
-    elif live.asked_s is not None and s.tell.phase(j) in (Phase.STOPPING, Phase.MOVING):
+        s.outbox.keep(j, safe)  # the wish is granted by what follows
+    elif live.asked_s is not None and s.outbox.phase(j) in (Phase.STOPPING, Phase.MOVING):
         stopped(s, j, safe)
     else:
         lost(s, j, safe)
 
 
 def stopped(s: Situation, j: int, safe: float) -> None:
-    s.tell.say(ev.Stopped(s.now_s, one(j), value(safe)))
+    s.outbox.put(ev.Stopped(s.now_s, one(j), value(safe)))
 
 
 def lost(s: Situation, j: int, safe: float) -> None:
     s.starts.pop(j, None)
-    s.tell.say(ev.Lost(s.now_s, one(j), value(safe)))
+    s.outbox.put(ev.Lost(s.now_s, one(j), value(safe)))
 
 
 def finished(s: Situation, j: int, report: Report | None) -> None:
@@ -57,7 +57,7 @@ def finished(s: Situation, j: int, report: Report | None) -> None:
     if done is None:
         total = float(s.state.total[j])
         done = believed(s.state, j, s.now_s) if math.isnan(total) else total
-    s.tell.say(ev.Finished(s.now_s, one(j), value(done)))
+    s.outbox.put(ev.Finished(s.now_s, one(j), value(done)))
 
 
 def refused(s: Situation, j: int, reason: str) -> None:
@@ -67,12 +67,12 @@ def refused(s: Situation, j: int, reason: str) -> None:
         waits_again(s, j, reason)
     else:
         del s.refusals[j]
-        s.tell.say(ev.Failed(s.now_s, one(j), f"could not be started {MOST_REFUSALS} times: {reason}"))
+        s.outbox.put(ev.Failed(s.now_s, one(j), f"could not be started {MOST_REFUSALS} times: {reason}"))
 
 
 def waits_again(s: Situation, j: int, reason: str) -> None:
     """It was not started, for no fault of its own."""
-    s.tell.say(ev.Refused(s.now_s, one(j), reason))
+    s.outbox.put(ev.Refused(s.now_s, one(j), reason))
 
 
 def grant_wish(s: Situation, j: int) -> None:
@@ -81,11 +81,11 @@ def grant_wish(s: Situation, j: int) -> None:
         return
     wish = s.wishes.pop(j)
     if wish is Cancel:
-        s.tell.say(ev.Cancelled(s.now_s, one(j)))
+        s.outbox.put(ev.Cancelled(s.now_s, one(j)))
         return
-    s.tell.say(ev.Held(s.now_s, one(j), value(s.tell.done(j))))
+    s.outbox.put(ev.Held(s.now_s, one(j), value(s.outbox.done(j))))
     if wish is Release:
-        s.tell.say(ev.Released(s.now_s, one(j)))
+        s.outbox.put(ev.Released(s.now_s, one(j)))
 
 
 def _forget(s: Situation, j: int) -> None:

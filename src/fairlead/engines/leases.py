@@ -91,7 +91,7 @@ UNSEEN = Sight(Condition.UNSEEN)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All that is news. A key without a sight is unseen: nothing is known of it that was not known before."""
+    """All that is news. A key without a sight is unseen: it is as it was before."""
 
     sights: Mapping[Key, Sight]
     down: frozenset[str] | None = frozenset()  # names of nodes that do not answer; None: as before

@@ -1,8 +1,8 @@
-"""The live engine: what all runners need. It waits for requests and for what leases do, and tells the loop as events.
+"""The live engine: what all runners need. It waits for requests and for changes of leases, and reports them as events.
 
 Events follow deeds: a job is stopped, held or cancelled when its processes are gone and their GPUs are free. A start
 waits for its decision to be in the log: a launch never precedes what it follows from, so that after a crash the log and
-what the runner remembers of leases show together what has happened (`resuming`).
+what the runner remembers about leases show together what has happened (`resuming`).
 
     starting   decided starts -> leases        watching   looks -> events         nodes      drained, silent, back
     wishes     requests -> events and stops    endings    how jobs come off GPUs   resuming   after a restart
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 
 from fairlead.engines import endings, starting, watching, wishes
 from fairlead.engines.fleet import Fleet
+from fairlead.engines.outbox import Outbox
 from fairlead.engines.requests import Command, Inbox
 from fairlead.engines.resuming import resume
 from fairlead.engines.runner import Runner
 from fairlead.engines.situation import Situation
-from fairlead.engines.telling import Telling
 from fairlead.model.decision import Decision
 from fairlead.model.events import Event
 from fairlead.rounds.state import State
@@ -52,7 +52,7 @@ class LiveEngine:
         down = {name for name, up in zip(state.cluster.nodes, state.node_up.tolist(), strict=True) if not up}
         closed = down if drained is None else down & set(drained)
         self._situation = Situation(
-            state, runner, command_of, Telling(state), Fleet(runner), state.now_s, drained=closed, silent=down - closed
+            state, runner, command_of, Outbox(state), Fleet(runner), state.now_s, drained=closed, silent=down - closed
         )
 
     def now(self) -> float:
@@ -60,7 +60,7 @@ class LiveEngine:
 
     def wait(self, until_s: float) -> list[Event] | None:
         s = self._situation
-        s.tell.heard()
+        s.outbox.clear_folded()
         if self._over:
             self._over = False
             return None
@@ -68,15 +68,15 @@ class LiveEngine:
             self._advance()
             starting.launch(s)
             self._look_if_due()
-            requests = self._inbox.take(0.0 if s.tell.waiting else self._rest_s(until_s))
+            requests = self._inbox.take(0.0 if s.outbox.waiting else self._rest_s(until_s))
             self._advance()
             if requests is None:
-                self._over = s.tell.waiting  # these first, then the end
-                return s.tell.out() or None
+                self._over = s.outbox.waiting  # these first, then the end
+                return s.outbox.take() or None
             for request in requests:
                 self._over |= wishes.take(s, request)
-            if s.tell.waiting:
-                return s.tell.out()
+            if s.outbox.waiting:
+                return s.outbox.take()
             if self._clock() >= until_s:
                 if s.now_s - until_s < _SAME_INSTANT_S:
                     s.now_s = max(until_s, s.state.now_s)
@@ -84,12 +84,12 @@ class LiveEngine:
 
     def apply(self, decision: Decision) -> None:
         s = self._situation
-        s.tell.heard()
+        s.outbox.clear_folded()
         self._advance()
         for j in decision.stop.tolist():
             pending = s.starts.pop(j, None)
             if pending is not None and s.fleet.current(j) is None:
-                endings.stopped(s, j, s.tell.done(j))  # it was never launched
+                endings.stopped(s, j, s.outbox.done(j))  # it was never launched
             starting.ask_to_stop(s, j)
         for j, spot in zip(decision.start.tolist(), decision.spots, strict=True):
             if j not in s.wishes:
@@ -97,7 +97,7 @@ class LiveEngine:
         starting.launch(s)
 
     def resume(self) -> None:
-        """After a restart: what runs is adopted, and what was decided goes on."""
+        """After a restart: leases that run are adopted, and decided starts continue."""
         self._advance()
         resume(self._situation)
 

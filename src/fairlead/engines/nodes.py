@@ -27,12 +27,12 @@ def note(s: Situation, look: Look) -> None:
 def take_down(s: Situation, node: str) -> None:
     """Its jobs are lost to the loop at once, whereas their processes may still write a checkpoint if they can."""
     n = _position(s, node)
-    if n is None or not s.tell.node_up(n):
+    if n is None or not s.outbox.node_up(n):
         return
-    s.tell.say(ev.NodeDown(s.now_s, n))
-    for j in s.tell.jobs_on(n):
+    s.outbox.put(ev.NodeDown(s.now_s, n))
+    for j in s.outbox.jobs_on(n):
         live = s.fleet.current(j)
-        safe = s.tell.done(j)
+        safe = s.outbox.done(j)
         if live is not None:
             safe = kept(s.state, live, live.seen, s.now_s)
             live.dropped = True
@@ -42,8 +42,8 @@ def take_down(s: Situation, node: str) -> None:
 
 def bring_up(s: Situation, node: str) -> None:
     n = _position(s, node)
-    if n is not None and not s.tell.node_up(n) and node not in s.drained | s.silent:
-        s.tell.say(ev.NodeUp(s.now_s, n))
+    if n is not None and not s.outbox.node_up(n) and node not in s.drained | s.silent:
+        s.outbox.put(ev.NodeUp(s.now_s, n))
 
 
 def _give_up(s: Situation, node: str) -> None:
@@ -69,8 +69,8 @@ def _set_usable(s: Situation, n: int, gpus: int) -> None:
     nodes = s.state.nodes
     held = int(nodes.usable[n] - nodes.free[n])
     ours = min(max(gpus, held), int(s.state.cluster.node_gpus[n]))
-    if ours != s.tell.usable(n):
-        s.tell.say(ev.NodeUsable(s.now_s, n, ours))
+    if ours != s.outbox.usable(n):
+        s.outbox.put(ev.NodeUsable(s.now_s, n, ours))
 
 
 def _position(s: Situation, node: str) -> int | None:

@@ -13,7 +13,7 @@ FIRST_S = 1.0  # the first measurement of a lease comes this early
 
 
 def samples_of(state: State, j: int, step: float | None, samples: float | None) -> float | None:
-    """Steps are what a job's length is declared in, so they count where both are told."""
+    """Steps are what a job's length is declared in, so they count where both are reported."""
     if step is None:
         return samples
     spec = state.specs[j]
@@ -35,7 +35,7 @@ def kept(state: State, live: Live, sight: Sight, now_s: float) -> float:
 
 
 def measure(state: State, live: Live, report: Report, every_s: float) -> tuple[float, float] | None:
-    """Samples and samples per second, once enough time lies between two reports: a second at first, then `every_s`."""
+    """Samples and samples per second, once enough time is between two reports: a second at first, then `every_s`."""
     done = samples_of(state, live.job, report.step, report.samples)
     if done is None:
         return None

@@ -1,6 +1,6 @@
 """What owners and operators ask of a running scheduler, and how a live engine gets to hear of it.
 
-A request bears no time: the engine stamps what comes of it, so that the log of events has one clock.
+A request bears no time: the engine stamps the events that follow, so that the log of events has one clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""After a restart: adopt what runs, take back what was never claimed, and go on with what was decided."""
+"""After a restart: adopt what runs, take back what was never claimed, and continue what was decided."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def _resume_job(s: Situation, j: int, phase: Phase, lease: Lease | None, sights:
     if lease is not None:
         _adopt(s, j, phase, lease, sights[lease.key], mine)
     if not mine and stops:
-        endings.stopped(s, j, s.tell.done(j))  # it was never launched
+        endings.stopped(s, j, s.outbox.done(j))  # it was never launched
     elif not mine and phase is Phase.RUNNING:
-        endings.lost(s, j, s.tell.done(j))
+        endings.lost(s, j, s.outbox.done(j))
 
 
 def _kept_before(s: Situation, j: int, number: int) -> float:
     lease = s.fleet.last_launched(s.state.specs[j].id, number - 1)
     if lease is None:
-        return s.tell.done(j)
-    old = Live(lease, j, s.now_s, s.tell.done(j))
+        return s.outbox.done(j)
+    old = Live(lease, j, s.now_s, s.outbox.done(j))
     return kept(s.state, old, s.fleet.sights([lease])[lease.key], s.now_s)
 
 
@@ -58,7 +58,9 @@ def _adopt(s: Situation, j: int, phase: Phase, lease: Lease, sight: Sight, mine:
         sight = Sight(Condition.VANISHED)
     if not mine and sight.condition in OVER:
         return
-    live = Live(lease, j, s.now_s, s.tell.done(j), announced=phase is not Phase.STARTING, dropped=not mine, seen=sight)
+    live = Live(
+        lease, j, s.now_s, s.outbox.done(j), announced=phase is not Phase.STARTING, dropped=not mine, seen=sight
+    )
     s.fleet.add(live)
     if not mine or phase in _STOPS:
         live.asked_s = s.now_s

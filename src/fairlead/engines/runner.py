@@ -1,14 +1,14 @@
 """The seam to an engine: what the live engine asks of a runner, and what it may rely on.
 
     launch -> NEVER_CLAIMED -> QUEUED -> RUNNING -> ENDED, with an exit code
-                     \\________/  \\__________\\_____-> VANISHED, without one
-                      revoke
+                    |            |          |
+                    +-- revoke --+----------+-----> VANISHED, without one
 
 Laws. Each of them is a test over every runner (tests/engines/test_laws.py).
 
 1. A lease runs once. A key is launched once; whoever launches it again gets a LaunchError and starts nothing.
 2. LaunchError means that nothing of the lease runs or ever will; if it is recalled at all, it has vanished. A launch
-   whose answer was lost returns, and the looks that follow show what became of it.
+   whose answer was lost returns, and the looks that follow show what happened.
 3. A lease goes through its conditions from left to right and skips as many as it likes. One that is over stays over.
 4. It is over when its processes are gone and its GPUs are free, and not before.
 5. `revoke` answers True where the lease never began and never will; False where it began or the engine did not answer.

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fairlead.engines.fleet import Fleet
+from fairlead.engines.outbox import Outbox
 from fairlead.engines.requests import Cancel, Command, Hold, Release
 from fairlead.engines.runner import Runner
-from fairlead.engines.telling import Telling
 from fairlead.model.allocation import Spot
 from fairlead.rounds.state import State
 
@@ -29,7 +29,7 @@ class Situation:
     state: State
     runner: Runner
     command_of: Callable[[str], Command]
-    tell: Telling
+    outbox: Outbox
     fleet: Fleet
     now_s: float
     drained: set[str]  # nodes that an operator took out of service

@@ -21,7 +21,7 @@ def decided(s: Situation, j: int, spot: Spot) -> None:
 
 
 def launch(s: Situation) -> None:
-    """Starts whose job has nothing else running, which the log knows of, and whose GPUs can be had."""
+    """Starts whose job has nothing else running, that are in the log, and whose GPUs are available."""
     if not s.starts:
         return
     room = _Room(s)
@@ -77,7 +77,7 @@ def _launch_one(s: Situation, j: int, number: int, gpus: tuple[Gpu, ...]) -> boo
     id_ = s.state.specs[j].id
     story = s.fleet.story(j, id_, number - 1)
     if story is None:
-        return False  # whether it is through already cannot be known yet
+        return False  # whether it has finished cannot be known yet
     del s.starts[j]
     if story.finished:  # by itself, while it was taken off a node
         endings.finished(s, j, None)
@@ -88,5 +88,5 @@ def _launch_one(s: Situation, j: int, number: int, gpus: tuple[Gpu, ...]) -> boo
     except LaunchError as error:
         endings.refused(s, j, str(error))
         return False
-    s.fleet.add(Live(lease, j, s.now_s, s.tell.done(j)))
+    s.fleet.add(Live(lease, j, s.now_s, s.outbox.done(j)))
     return True

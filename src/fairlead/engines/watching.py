@@ -46,7 +46,7 @@ def _see_running(s: Situation, live: Live, sight: Sight, progress_s: float) -> N
     elif sight.report is not None:
         measured = measure(s.state, live, sight.report, progress_s)
         if measured is not None:
-            s.tell.say(ev.Progress(s.now_s, one(live.job), value(measured[0]), value(measured[1])))
+            s.outbox.put(ev.Progress(s.now_s, one(live.job), value(measured[0]), value(measured[1])))
 
 
 def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str]) -> None:
@@ -60,7 +60,7 @@ def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str]) -> N
         return
     if not s.runner.revoke(live.lease.key):
         return  # it begins after all, or the engine did not answer: the next look shows
-    if live.asked_s is None and not live.dropped and s.tell.phase(live.job) is Phase.STARTING:
+    if live.asked_s is None and not live.dropped and s.outbox.phase(live.job) is Phase.STARTING:
         s.fleet.remove(live, Sight(Condition.VANISHED))
         reason = f": {sight.reason}" if sight.reason else ""
         if queued:  # others use the GPUs, which is no fault of the job
@@ -93,10 +93,10 @@ def _see_end(s: Situation, live: Live, sight: Sight) -> None:
 
 def _announce(s: Situation, live: Live) -> None:
     j = live.job
-    if live.announced or live.dropped or s.tell.phase(j) is not Phase.STARTING:
+    if live.announced or live.dropped or s.outbox.phase(j) is not Phase.STARTING:
         return
     live.announced = True
     rate = believed_rate(s.state, j, s.state.spots[j])
     ran = not math.isnan(s.state.first_start_s[j])
     resume_s = s.now_s + (float(s.state.restart_s[j]) if ran else 0.0)
-    s.tell.say(ev.Started(s.now_s, one(j), value(rate), value(resume_s), measured=False))
+    s.outbox.put(ev.Started(s.now_s, one(j), value(rate), value(resume_s), measured=False))

@@ -29,11 +29,11 @@ def take(s: Situation, request: Request) -> bool:
     """
     match request:
         case Submit(spec, _):
-            if s.tell.position(spec.id) is None:
-                s.tell.arrived(ev.Arrived(s.now_s, replace(spec, arrival_s=s.now_s)))
+            if s.outbox.position(spec.id) is None:
+                s.outbox.arrived(ev.Arrived(s.now_s, replace(spec, arrival_s=s.now_s)))
         case Cancel(job) | Hold(job) | Release(job):
-            j = s.tell.position(job)
-            if j is not None and s.tell.phase(j) not in ENDED:
+            j = s.outbox.position(job)
+            if j is not None and s.outbox.phase(j) not in ENDED:
                 _wish(s, j, type(request))
         case Drain(node):
             s.drained.add(node)
@@ -42,18 +42,18 @@ def take(s: Situation, request: Request) -> bool:
             s.drained.discard(node)
             nodes.bring_up(s, node)
         case SetTenant(tenant, weight, quotas):
-            s.tell.say(ev.TenantSet(s.now_s, tenant, weight, quotas))
+            s.outbox.put(ev.TenantSet(s.now_s, tenant, weight, quotas))
         case SetPolicy(policy, parameters):
-            s.tell.say(ev.PolicySet(s.now_s, policy, parameters))
+            s.outbox.put(ev.PolicySet(s.now_s, policy, parameters))
             return True
     return False
 
 
 def _wish(s: Situation, j: int, wish: Wish) -> None:
-    phase, old = s.tell.phase(j), s.wishes.get(j)
+    phase, old = s.outbox.phase(j), s.wishes.get(j)
     if wish is Release:
         if phase is Phase.HELD:
-            s.tell.say(ev.Released(s.now_s, one(j)))
+            s.outbox.put(ev.Released(s.now_s, one(j)))
         elif old is Hold:
             s.wishes[j] = Release
         return

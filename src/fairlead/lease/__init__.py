@@ -48,7 +48,7 @@ def restore() -> Path | None:
 
 def report(step: float | None = None, samples: float | None = None, parts: Mapping[str, float] | None = None) -> None:
     """How far the job is since its very first start. A step is one at the job's reference width; a script whose steps
-    grow with its GPUs tells samples instead. On an emulated GPU this is where it waits.
+    grow with its GPUs reports samples instead. On an emulated GPU this is where it waits.
 
     `parts` of an iteration (`forward_s`, `backward_s`, ..., as a profile has them) are what `fairlead profile` writes down.
     """
@@ -66,14 +66,14 @@ def should_stop() -> bool:
 def checkpoint(write: Write) -> Path | None:
     """Saves what `write` puts into a folder, as of the last report: all of it or nothing, and on disk when this returns.
 
-    Raises SupersededError where a later lease of the job has begun: this copy was given up and must not go on.
+    Raises SupersededError where a later lease of the job has begun: this copy was given up and must end.
     """
     worker = _worker()
     return None if worker is None else worker.checkpoint(write)
 
 
 def stop(write: Write | None = None) -> NoReturn:
-    """Saves if told how, and ends with the exit code that says: not done, go on from the checkpoint."""
+    """Saves if `write` is passed, and ends with the exit code for "not finished, continue from the checkpoint"."""
     worker = _worker()
     if worker is None:
         raise SystemExit(0)

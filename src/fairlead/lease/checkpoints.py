@@ -25,7 +25,7 @@ _DRAFT = re.compile(r"\.draft-(\d{10})-")
 
 
 class SupersededError(RuntimeError):
-    """A later lease of this job has begun; this copy must neither save nor go on."""
+    """A later lease of this job has begun; this copy must not save, and must end."""
 
 
 class Checkpoints:
@@ -40,7 +40,7 @@ class Checkpoints:
                 shutil.rmtree(path, ignore_errors=True)
 
     def newest(self) -> tuple[Path | None, dict[str, Any]]:
-        """The newest checkpoint and what was said of it."""
+        """The newest checkpoint and its description."""
         for key in sorted(self._found(), reverse=True):
             folder = self._path(key)
             with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A small training job that can be stopped anywhere and goes on elsewhere: `python -m fairlead.lease.example --steps 400`.
+"""A small training job that can be stopped anywhere and continued elsewhere: `python -m fairlead.lease.example --steps 400`.
 
 It fits a linear classifier by gradient descent. What it shows is the three lines that make a script resumable.
 """

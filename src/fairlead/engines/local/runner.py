@@ -156,7 +156,7 @@ class LocalRunner:
         self._write(directory / shim.LEASE, {**record, "plan": plan})
 
     def _description(self, work: Path, workdir: str, lease: Lease, ranks: Sequence[Rank]) -> dict[str, Any]:
-        """What the job's own side may know of its lease."""
+        """What the job itself can read about its lease."""
         chosen = lease.command.checkpoint_dir
         return {
             "fairlead": KIND,

@@ -18,14 +18,14 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 LEASE, CLAIM, ALIVE, ASKED, EXIT, LOG = "lease.json", "claim", "alive", "asked", "exit.json", "log"
-CANNOT_RUN = 126  # what shells say of a command that could not be executed
+CANNOT_RUN = 126  # the exit code of shells for a command that could not be executed
 CHECKPOINTED = 85  # as in fairlead.model.handshake
 _LAST_WORDS_S = 5.0  # between TERM and KILL for the rest of a gang of which one process failed
 _POLL_S = 0.05
 _ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
-# A shell that has set a trap waits for its child before it goes on, so that a job which is asked to stop can write its
+# A shell that has set a trap waits for its child before it continues, so that a job which is asked to stop can write its
 # checkpoint and its exit code is the script's. The children themselves get the signal's usual meaning back.
 _PREFACE = "trap : TERM USR1\nset -e\n"
 
@@ -204,7 +204,7 @@ def claim(path: str, what: dict[str, Any]) -> bool:
 
 
 def born(pid: int) -> int | None:
-    """When the process began, in ticks since boot: tells it from a later one with the same number. None: not there."""
+    """When the process began, in ticks since boot: a later one with the same number has another. None: not there."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return int(file.read().rpartition(")")[2].split()[19])

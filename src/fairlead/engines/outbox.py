@@ -1,7 +1,7 @@
-"""What the loop will have heard: events that wait to be told, and what the state will be once they are folded.
+"""Events on their way to the loop, and what the state will be once they are folded.
 
-Several things can happen to a job between two folds (it is submitted, held and cancelled in one breath); each must see
-what came of the one before.
+Several things can happen to a job between two folds (it is submitted, held and cancelled at once); each must see the
+result of the one before.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _STEPS = {
 }
 
 
-class Telling:
+class Outbox:
     def __init__(self, state: State) -> None:
         self._state = state
         self._events: list[Event] = []
-        self._told = False  # all that was said is folded
+        self._taken = False  # the loop has the events, and folds them before it comes back
         self._forget()
 
     def _forget(self) -> None:
@@ -55,21 +55,21 @@ class Telling:
         self._usable: dict[int, int] = {}
         self._kept: dict[int, float] = {}
 
-    def heard(self) -> None:
-        """The loop is back: what it was given last is part of the state by now."""
-        if self._told:
-            self._told = False
+    def clear_folded(self) -> None:
+        """The loop is back: the events that it took last are part of the state."""
+        if self._taken:
+            self._taken = False
             self._forget()
 
     @property
     def waiting(self) -> bool:
         return bool(self._events)
 
-    def out(self) -> list[Event]:
-        events, self._events, self._told = self._events, [], True
+    def take(self) -> list[Event]:
+        events, self._events, self._taken = self._events, [], True
         return events
 
-    def say(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
         self._events.append(event)
         if isinstance(event, NodeDown | NodeUp):
             self._node_up[event.node] = isinstance(event, NodeUp)
@@ -95,13 +95,13 @@ class Telling:
         return self._phase[j] if j in self._phase else Phase(int(self._state.phase[j]))
 
     def done(self, j: int) -> float:
-        """Samples as last told."""
+        """Samples as of the last event."""
         if j in self._kept or j >= self._state.jobs:
             return self._kept.get(j, 0.0)
         return float(self._state.done[j])
 
     def keep(self, j: int, samples: float) -> None:
-        """So many are safe; the next event of the job says so."""
+        """That many are safe; the next event of the job carries them."""
         self._kept[j] = samples
 
     def node_up(self, node: int) -> bool:
