@@ -11,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fairlead.studies.report.axes import MANY, log_range, log_ticks, tick_text
 from fairlead.studies.report.comparison_figures import _legend_below
+from fairlead.studies.report.figure_files import new_figure
 from fairlead.studies.report.labels import Area, place_labels
-from fairlead.studies.report.trace_figure import new_figure
 
 
 @given(low=st.floats(1e-6, 1e9), ratio=st.floats(1.02, 1e9))

@@ -13,14 +13,14 @@ from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, section
 from fairlead.studies.papers.results import find_results
 from fairlead.studies.papers.run_all import STUDIES, scale_of
-from fairlead.studies.papers.spread import Spread
+from fairlead.studies.papers.spread import SeedSpread
 from fairlead.studies.runs.store import Store
 
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
 
 
-def over(mean: float, low: float | None = None, high: float | None = None) -> Spread:
-    return Spread(mean, mean if low is None else low, mean if high is None else high)
+def over(mean: float, low: float | None = None, high: float | None = None) -> SeedSpread:
+    return SeedSpread(mean, mean if low is None else low, mean if high is None else high)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def over(mean: float, low: float | None = None, high: float | None = None) -> Sp
         ([over(1.5, low=1.0)], 1.5, "reached, not on every seed"),
     ],
 )
-def test_a_gain(ours: list[Spread], paper: Any, verdict: str) -> None:
+def test_a_gain(ours: list[SeedSpread], paper: Any, verdict: str) -> None:
     assert verdicts.gain(ours, paper) == verdict
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fairlead.model.cluster import Cluster as Hardware
     from fairlead.rates.profile import Profile
-    from fairlead.studies.compare.answer import Cell, ComparisonAnswer, TenantRow
+    from fairlead.studies.compare.answer import Cell, ComparisonAnswer, TenantOutcome
     from fairlead.studies.compare.compare import Comparison, Executor, Request
     from fairlead.studies.compare.workloads import Generated, Workload
 
@@ -309,7 +309,7 @@ def _print_tenants(answer: ComparisonAnswer, load: float | None) -> None:
         print(f"... and {len(names) - MOST_TENANTS} more tenants; --csv and -o json have them all")
 
 
-def _tenant_cell(row: TenantRow | None, text: Callable[[float, str], str]) -> str:
+def _tenant_cell(row: TenantOutcome | None, text: Callable[[float, str], str]) -> str:
     if row is None or row.jct_mean_s is None:
         return "-"
     ftf = "-" if row.ftf_mean is None else text(row.ftf_mean, "ratio")

@@ -67,7 +67,7 @@ class PolicyRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TenantRow:
+class TenantOutcome:
     """What became of a tenant under a policy, as means over seeds."""
 
     policy: str
@@ -136,7 +136,7 @@ class ComparisonAnswer:
     policies: tuple[ComparedPolicy, ...]
     metrics: tuple[Metric, ...]
     rows: tuple[PolicyRow, ...]
-    tenants: tuple[TenantRow, ...]
+    tenants: tuple[TenantOutcome, ...]
     failures: tuple[FailedRun, ...]
     runs: tuple[RunRecord, ...]
     runs_found_done: int

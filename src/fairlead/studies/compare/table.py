@@ -11,7 +11,15 @@ import numpy as np
 
 from fairlead.numerics.metrics import SAME
 from fairlead.numerics.paired import ALPHA, distinct_pairs, sign_flip_p
-from fairlead.studies.compare.answer import Cell, ComparisonAnswer, FailedRun, FailedSeed, Metric, PolicyRow, TenantRow
+from fairlead.studies.compare.answer import (
+    Cell,
+    ComparisonAnswer,
+    FailedRun,
+    FailedSeed,
+    Metric,
+    PolicyRow,
+    TenantOutcome,
+)
 from fairlead.studies.compare.records import RunRecord
 from fairlead.studies.runs.summary import TenantSummary
 from fairlead.traces.files import create_text
@@ -131,7 +139,9 @@ def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[st
     return (first, worst) if worst < ALPHA else None
 
 
-def tenants_of(policies: Sequence[str], loads: Sequence[float | None], records: Sequence[RunRecord]) -> list[TenantRow]:
+def tenants_of(
+    policies: Sequence[str], loads: Sequence[float | None], records: Sequence[RunRecord]
+) -> list[TenantOutcome]:
     rows = []
     for load in loads:
         for policy in policies:
@@ -142,8 +152,8 @@ def tenants_of(policies: Sequence[str], loads: Sequence[float | None], records: 
     return rows
 
 
-def _tenant_row(policy: str, load: float | None, tenant: str, mine: Sequence[TenantSummary]) -> TenantRow:
-    return TenantRow(
+def _tenant_row(policy: str, load: float | None, tenant: str, mine: Sequence[TenantSummary]) -> TenantOutcome:
+    return TenantOutcome(
         policy,
         load,
         tenant,
@@ -156,7 +166,7 @@ def _tenant_row(policy: str, load: float | None, tenant: str, mine: Sequence[Ten
     )
 
 
-def by_tenant(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], dict[tuple[str, str], TenantRow]]:
+def by_tenant(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], dict[tuple[str, str], TenantOutcome]]:
     """Tenants of a load, those with the most GPU-hours first, and the rows of `tenants` by (tenant, policy)."""
     rows = [row for row in answer.tenants if row.load == load]
     hours: dict[str, float] = {}
@@ -183,7 +193,7 @@ def write_csv(answer: ComparisonAnswer, path: str) -> str:
     with create_text(beside) as file:
         file.write(f"# fairlead: {TENANTS_KIND}\n")
         lines = csv.writer(file, lineterminator="\n")
-        columns = [field.name for field in fields(TenantRow)] if answer.tenants else ["policy", "load", "tenant"]
+        columns = [field.name for field in fields(TenantOutcome)] if answer.tenants else ["policy", "load", "tenant"]
         lines.writerow(columns)
         lines.writerows([[_text(getattr(row, column)) for column in columns] for row in answer.tenants])
     return beside

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.studies.papers.spread import Spread
+from fairlead.studies.papers.spread import SeedSpread
 from fairlead.studies.papers.verdicts import MISSED, word_of
 
 
@@ -140,13 +140,13 @@ def _markdown(table: Table) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def number(values: Spread, digits: int = 2, unit: str = "") -> str:
+def number(values: SeedSpread, digits: int = 2, unit: str = "") -> str:
     """The mean with its unit, then the least and the most."""
     mean, low, high = (_plain(value, digits) for value in (values.mean, values.low, values.high))
     return f"{mean}{unit} ({low}..{high})"
 
 
-def percent(values: Spread, digits: int = 1, *, signed: bool = True) -> str:
+def percent(values: SeedSpread, digits: int = 1, *, signed: bool = True) -> str:
     sign = "+" if signed else ""
     mean, low, high = (_plain(100 * value, digits, sign) for value in (values.mean, values.low, values.high))
     return f"{mean} % ({low}..{high})"

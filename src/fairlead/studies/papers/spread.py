@@ -13,7 +13,7 @@ from fairlead.model.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SeedSpread:
     """Mean, least and most over seeds."""
 
     mean: float
@@ -21,8 +21,8 @@ class Spread:
     high: float
 
 
-def spread(values: FloatArray | Sequence[float]) -> Spread:
-    return Spread(float(np.mean(values)), float(np.min(values)), float(np.max(values)))
+def spread(values: FloatArray | Sequence[float]) -> SeedSpread:
+    return SeedSpread(float(np.mean(values)), float(np.min(values)), float(np.max(values)))
 
 
 def dump_numbers(numbers: Any) -> str:
@@ -35,4 +35,4 @@ def load_numbers(text: str) -> Any:
 
 
 def _spread_or_object(value: dict[str, Any]) -> Any:
-    return Spread(**value) if value.keys() == {"mean", "low", "high"} else value
+    return SeedSpread(**value) if value.keys() == {"mean", "low", "high"} else value

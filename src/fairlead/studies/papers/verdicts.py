@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairlead.studies.papers.spread import Spread
+from fairlead.studies.papers.spread import SeedSpread
 
 REACHED = "reached"
 MORE = "more"
@@ -19,7 +19,7 @@ NOT_EVERY_SEED = ", not on every seed"
 FAR = 1.25  # beyond the paper's gain by a quarter is worth a sentence
 
 
-def gain(ours: Sequence[Spread], paper: float | Sequence[float], nothing: float = 1.0) -> str:
+def gain(ours: Sequence[SeedSpread], paper: float | Sequence[float], nothing: float = 1.0) -> str:
     """Of something that is better the larger it is; `nothing` is no gain: 1 for a ratio, 0 for a percentage.
 
     `paper` is one number, or one for every column.
@@ -35,7 +35,7 @@ def gain(ours: Sequence[Spread], paper: float | Sequence[float], nothing: float 
     return (PARTLY if any(reached) else LESS) + some_seed
 
 
-def up_to(ours: Sequence[Spread], paper: float, nothing: float = 1.0) -> str:
+def up_to(ours: Sequence[SeedSpread], paper: float, nothing: float = 1.0) -> str:
     """Of a gain that the paper saw at best: our best seed in any column is held against it."""
     best = max(values.high for values in ours)
     if best >= paper:
@@ -43,11 +43,11 @@ def up_to(ours: Sequence[Spread], paper: float, nothing: float = 1.0) -> str:
     return LESS if any(values.mean > nothing for values in ours) else MISSED
 
 
-def at_most(ours: Sequence[Spread], limit: float) -> str:
+def at_most(ours: Sequence[SeedSpread], limit: float) -> str:
     return KEPT if all(values.mean <= limit for values in ours) else MISSED
 
 
-def alike(ours: Sequence[Spread], paper: float, within: float) -> str:
+def alike(ours: Sequence[SeedSpread], paper: float, within: float) -> str:
     """Of a number that is neither good nor bad, such as a baseline's."""
     return ALIKE if all(abs(values.mean - paper) <= within for values in ours) else DIFFERS
 

@@ -13,9 +13,9 @@ from fairlead.studies.compare.records import RunRecord
 from fairlead.studies.compare.wording import title_of
 from fairlead.studies.report import data
 from fairlead.studies.report.axes import log_range, log_ticks, tick_text
+from fairlead.studies.report.figure_files import new_figure, save
 from fairlead.studies.report.labels import Area
 from fairlead.studies.report.style import OTHERS, Style, tenant_colours
-from fairlead.studies.report.trace_figure import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

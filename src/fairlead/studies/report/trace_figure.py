@@ -1,33 +1,19 @@
-"""Figures for papers and reports: one look, colour-blind safe, drawn without a display."""
+"""A trace as a figure: when its jobs arrive, how long and how wide they are, and whose they are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairlead.model.errors import InputError
+from fairlead.studies.report.figure_files import COLOURS, new_figure, save
 from fairlead.traces.formats import Trace
 from fairlead.traces.stats import TraceStats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-# Okabe and Ito's palette: told apart with every common kind of colour blindness.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
-_SUFFIXES = (".png", ".pdf", ".svg")
 _MOST_TENANTS = 12
-_STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "svg.hashsalt": "fairlead",
-}
 
 
 def draw_trace(trace: Trace, stats: TraceStats, path: str) -> None:
@@ -41,36 +27,6 @@ def draw_trace(trace: Trace, stats: TraceStats, path: str) -> None:
     _draw_bars(tenants, _largest(dict(stats.gpu_hours_by_tenant)), "tenant", "GPU-hours")
     tenants.tick_params(axis="x", labelrotation=60)
     save(figure, path)
-
-
-def new_figure(rows: int, columns: int, title: str) -> Figure:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(4.2 * columns, 2.9 * rows), layout="constrained")
-        figure.subplots(rows, columns)
-        figure.suptitle(title)
-    return figure
-
-
-def save(figure: Figure, path: str, title: str | None = None) -> None:
-    """As PNG, PDF or SVG, by the name; without the date, so that the same figure gives the same file.
-
-    The title is for those who ask the file what it is; a paper's figure has a caption instead.
-    """
-    import matplotlib as mpl
-
-    suffix = Path(path).suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise InputError(f'figure "{path}": wanted a name that ends in {", ".join(_SUFFIXES)}')
-    date: Mapping[str, str | None] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(suffix, {})
-    facts = date if title is None else {**date, "Title": title}
-    try:
-        with mpl.rc_context(_STYLE):
-            figure.savefig(path, dpi=150, metadata=facts)
-    except OSError as error:
-        raise InputError(f"cannot write the figure: {error.strerror}", path=path) from None
 
 
 def _draw_arrivals(axes: Axes, trace: Trace) -> None:

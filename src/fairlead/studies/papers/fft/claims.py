@@ -9,7 +9,7 @@ from typing import Any
 from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.fft.experiment import BASELINES, DECISION_SEEDS, FIRST_SEED, JOBS, QUICK, TRACES, FftScale
-from fairlead.studies.papers.spread import Spread
+from fairlead.studies.papers.spread import SeedSpread
 
 WORLD = """\
 12 T4, 12 A10 and 12 V100 (16, 24, 32 GB), four to a host, 300 s rounds; trace 1 all four GPUs wide, trace 2 widths 1, 2, 3, 4, 8.
@@ -159,23 +159,23 @@ def _claim(line: Line, parts: list[dict[str, Any]], scale: FftScale) -> Claim:
     return Claim(line.claim, line.paper, _cells(line, ours), why, verdict)
 
 
-def _wanted(line: Line, ours: Sequence[Spread]) -> Sequence[float]:
+def _wanted(line: Line, ours: Sequence[SeedSpread]) -> Sequence[float]:
     return line.wanted if isinstance(line.wanted, tuple) else [line.wanted] * len(ours)
 
 
-def _values(line: Line, part: dict[str, Any]) -> Spread:
+def _values(line: Line, part: dict[str, Any]) -> SeedSpread:
     row = part[line.policy]
-    found: Spread = row["times_better"][line.metric] if line.shown == TIMES else row[line.metric]
+    found: SeedSpread = row["times_better"][line.metric] if line.shown == TIMES else row[line.metric]
     return found
 
 
-def _cells(line: Line, ours: Sequence[Spread]) -> tuple[str, ...]:
+def _cells(line: Line, ours: Sequence[SeedSpread]) -> tuple[str, ...]:
     if line.shown == PERCENT:
         return tuple(percent(values, 0, signed=False) for values in ours)
     return tuple(number(values, 2, "x" if line.shown == TIMES else "") for values in ours)
 
 
-def _verdict(line: Line, ours: Sequence[Spread]) -> str:
+def _verdict(line: Line, ours: Sequence[SeedSpread]) -> str:
     if line.judged == UP_TO:
         return verdicts.up_to(ours, line.wanted)
     if line.judged == ALIKE:
@@ -250,7 +250,7 @@ def _profiling(measured: dict[str, Any]) -> Claim:
     return Claim("measuring models / GPU time of training", "at most 0.8 %", cells, why, verdict)
 
 
-def _decision(found: Spread) -> Table:
+def _decision(found: SeedSpread) -> Table:
     verdict = verdicts.at_most([found], 1.53)
     row = Claim("CPU s", "1.53", (number(found, 3),), verdicts.why(verdict, UNKNOWN), verdict)
     title = "one decision for 960 GPUs of 8 types and 4000 jobs (the paper: 1000 GPUs)"

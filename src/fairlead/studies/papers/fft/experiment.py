@@ -29,7 +29,7 @@ from fairlead.rounds.loop import Settings
 from fairlead.rounds.state import State
 from fairlead.sim.truth import World
 from fairlead.studies.papers.fft.crowd import crowd
-from fairlead.studies.papers.spread import Spread, spread
+from fairlead.studies.papers.spread import SeedSpread, spread
 from fairlead.studies.runs.simulate import Setup, simulate
 from fairlead.studies.runs.summary import summarise
 from fairlead.traces.formats import Trace
@@ -158,7 +158,7 @@ def profiling(scale: FftScale) -> dict[str, Any]:
     return found
 
 
-def one_decision() -> Spread:
+def one_decision() -> SeedSpread:
     """CPU seconds of FFT's decision for 8 types, 960 GPUs and 4000 jobs: the second of two, with a memory."""
     spent = []
     for seed in range(DECISION_SEEDS + 1):

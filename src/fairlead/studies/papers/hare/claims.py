@@ -11,7 +11,7 @@ from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.hare.experiment import DONE, FIRST_SEED, QUICK, HareScale, ratio
 from fairlead.studies.papers.hare.task_workloads import GBIT, MODELS, SYNC, UNIT_MS
-from fairlead.studies.papers.spread import Spread, spread
+from fairlead.studies.papers.spread import SeedSpread, spread
 
 WORLD = """\
 Eight models with the speed-ups of the paper's figure 2 on V100, T4, M60, K80 (GPU counts in this order; test bed 8,4,2,1, even
@@ -117,9 +117,9 @@ def _why_behind(scheduler: str, parts: list[dict[str, Any]]) -> str:
     return FARTHER if all(reached) else UNKNOWN if any(reached) else CLOSER
 
 
-def _mirrored(done: Spread) -> Spread:
+def _mirrored(done: SeedSpread) -> SeedSpread:
     """By how much a share of jobs is below Hare's."""
-    return Spread(DONE - done.mean, DONE - done.high, DONE - done.low)
+    return SeedSpread(DONE - done.mean, DONE - done.high, DONE - done.low)
 
 
 def _online(heads: dict[str, Any], seeds: str) -> Table:
@@ -183,7 +183,7 @@ def _simulations(sweeps: dict[str, Any], seeds: str) -> Table:
     return Table("larger simulations, and what is varied", seeds, ("ours",), tuple(rows))
 
 
-def _ratio(claim: str, ours: Spread, said: str, paper: float, if_below: str, if_above: str = "") -> Claim:
+def _ratio(claim: str, ours: SeedSpread, said: str, paper: float, if_below: str, if_above: str = "") -> Claim:
     verdict = verdicts.gain([ours], paper)
     return Claim(claim, said, (number(ours),), verdicts.why(verdict, if_below, if_above), verdict)
 
@@ -192,7 +192,7 @@ def _ratios(part: dict[str, Any], of: str, to: str = "hare") -> Any:
     return np.array(part["jct"][of]) / np.array(part["jct"][to])  # by seed
 
 
-def _pooled(parts: Iterable[dict[str, Any]], of: str) -> Spread:
+def _pooled(parts: Iterable[dict[str, Any]], of: str) -> SeedSpread:
     return spread(np.concatenate([_ratios(part, of) for part in parts]))
 
 
@@ -281,7 +281,7 @@ def _sweeps(sweeps: dict[str, Any], seeds: str) -> Table:
     return Table("sweeps: one thing changes at a time", seeds, columns, tuple(rows))
 
 
-def _share(values: Spread) -> str:
+def _share(values: SeedSpread) -> str:
     return percent(values, 0, signed=False)
 
 

@@ -27,7 +27,7 @@ from fairlead.sim.tasks.memory import Keep, residency, with_switch_costs
 from fairlead.sim.tasks.schedules import best_of, run_list, run_rule
 from fairlead.sim.tasks.single import run_single
 from fairlead.studies.papers.hare.task_workloads import DOMAINS, TaskWorkload, draw, models
-from fairlead.studies.papers.spread import Spread, spread
+from fairlead.studies.papers.spread import SeedSpread, spread
 
 FIRST_SEED = 1000
 DONE = 0.905  # of the jobs: the paper's count at 25 minutes
@@ -137,7 +137,7 @@ def compare_all(settings: Sequence[TaskWorkload], seeds: Sequence[int]) -> dict[
     return {setting.name: compare(setting, seeds) for setting in settings}
 
 
-def ratio(part: dict[str, Any], of: str, to: str) -> Spread:
+def ratio(part: dict[str, Any], of: str, to: str) -> SeedSpread:
     """Of two schedulers' JCT in a part of `compare`, over seeds; above 1 the second is faster."""
     return spread(np.array(part["jct"][of]) / np.array(part["jct"][to]))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.hops.experiment import FIRST_SEED, PAPER, QUICK, THREE, HopsScale, Part
-from fairlead.studies.papers.spread import Spread, spread
+from fairlead.studies.papers.spread import SeedSpread, spread
 
 WORLD = """\
 The paper's servers and class proportions; speeds relative to the 1080Ti; 540 s rounds, 30 s per restart, hidden server speeds 0.85-1.05
@@ -88,7 +88,7 @@ def _gain(
     key: str,
     claim: str,
     gain: Callable[[float, float], float],
-    shown: Callable[[Spread], str],
+    shown: Callable[[SeedSpread], str],
     nothing: float,
 ) -> Claim:
     """One line over both baselines; without a verdict where the paper does not give the number."""
@@ -124,7 +124,7 @@ def _numbers(name: str, part: Part) -> tuple[Claim, ...]:
     return tuple(rows)
 
 
-def _beside(name: str, key: str, ours: Mapping[str, Spread]) -> tuple[str, str, str]:
+def _beside(name: str, key: str, ours: Mapping[str, SeedSpread]) -> tuple[str, str, str]:
     """The paper's number, why ours differs and how it stands to it; only where a single number is claimed."""
     if name == "512 GPUs" and key == "idle":
         verdict = verdicts.at_most([ours["hops"]], IDLE_LIMIT)

@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.oef.experiment import LIE, QUICK, STATIC, OefScale
-from fairlead.studies.papers.spread import Spread
+from fairlead.studies.papers.spread import SeedSpread
 
 WORLD = """\
 Speeds of RTX 3070/3080/3090 are Lambda's measurements; 8 GPUs of each on nodes of four, 20 tenants, 300 s rounds, 30 s per
@@ -83,7 +83,7 @@ def _why_throughput(static: dict[str, Any], scale: OefScale) -> str:
     )
 
 
-def _why_jct(shorter: list[Spread]) -> str:
+def _why_jct(shorter: list[SeedSpread]) -> str:
     packed, scattered = (values.mean for values in shorter)
     if packed < JCT[0] and scattered > JCT[1]:
         return (
@@ -174,7 +174,7 @@ def _liar(part: dict[str, Any], scale: OefScale) -> Table:
     return Table(title, seeds_of(range(scale.seeds)), ("the liar's", "the others'"), tuple(rows))
 
 
-def _pays(liar: Spread) -> str:
+def _pays(liar: SeedSpread) -> str:
     """A lie pays where the liar's JCT falls."""
     if liar.mean < 0:
         return verdicts.MISSED
