@@ -31,13 +31,13 @@ SERVE = """
 import sys
 from pathlib import Path
 from fairlead.model.cluster import parse_short_form
-from fairlead.service.process.daemon import Options, serve
+from fairlead.service.process.daemon import ServiceOptions, serve
 from fairlead.service.api.limits import Limits
-from fairlead.service.process.scheduler import Plan
+from fairlead.service.process.scheduler import SchedulerOptions
 from fairlead.traces.profiles import load_default_profile
 state, port, cluster, policy = sys.argv[1:]
-serve(Options(parse_short_form(cluster), load_default_profile(), Path(state), port=int(port), policy=policy,
-              plan=Plan(engine="pretend", round_s=5.0), limits=Limits(requests_per_s=1e9, burst=1e9)))
+serve(ServiceOptions(parse_short_form(cluster), load_default_profile(), Path(state), port=int(port), policy=policy,
+              plan=SchedulerOptions(engine="pretend", round_s=5.0), limits=Limits(requests_per_s=1e9, burst=1e9)))
 """
 
 

@@ -20,14 +20,14 @@ SERVE = """
 import sys
 from pathlib import Path
 from fairlead.model.cluster import parse_short_form
-from fairlead.service.process.daemon import Options, serve
-from fairlead.service.process.scheduler import Plan
+from fairlead.service.process.daemon import ServiceOptions, serve
+from fairlead.service.process.scheduler import SchedulerOptions
 from fairlead.service.process.supervisor import Patience
 from fairlead.traces.profiles import load_default_profile
 state = Path(sys.argv[1])
 policy = None if state.exists() else "fifo"  # a policy that is named replaces the one of before
-serve(Options(parse_short_form("v100:6,k80:4"), load_default_profile(), state, port=int(sys.argv[2]), policy=policy,
-              plan=Plan(round_s=1.0, min_run_s=0.0), patience=Patience(deaths=10**6, longest_pause_s=0.05)))
+serve(ServiceOptions(parse_short_form("v100:6,k80:4"), load_default_profile(), state, port=int(sys.argv[2]), policy=policy,
+              plan=SchedulerOptions(round_s=1.0, min_run_s=0.0), patience=Patience(deaths=10**6, longest_pause_s=0.05)))
 """
 
 

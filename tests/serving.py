@@ -21,7 +21,7 @@ from fairlead.model.cluster import parse_short_form
 from fairlead.model.events import Arrived, Event, PolicySet, TenantSet
 from fairlead.rounds.journal import Header
 from fairlead.service.api.app import build_app
-from fairlead.service.api.context import Service
+from fairlead.service.api.context import ServiceContext
 from fairlead.service.api.limits import Limits
 from fairlead.service.api.scheduler_state import SchedulerState
 from fairlead.service.store import request_queue
@@ -44,7 +44,7 @@ def header(cluster: str = "v100:4,k80:2") -> Header:
 
 
 class World:
-    def __init__(self, service: Service, log: Log, client: httpx.Client) -> None:
+    def __init__(self, service: ServiceContext, log: Log, client: httpx.Client) -> None:
         self.service, self.log, self.client = service, log, client
         self.admin = self.token(Role.ADMIN)
 
@@ -91,7 +91,7 @@ def world(path: Path, limits: Limits | None = None) -> Iterator[World]:
     make(directory, header())
     connection, events = open_writer(directory.requests, REQUESTS), open_writer(directory.events, EVENTS)
     tokens, writer, reads = Tokens(connection), Writer(connection), Reads(directory, LocalReader(directory.path))
-    service = Service(
+    service = ServiceContext(
         directory,
         header().cluster,
         open_state(header()).estimator,
@@ -112,7 +112,7 @@ def world(path: Path, limits: Limits | None = None) -> Iterator[World]:
 
 
 @contextmanager
-def listening(service: Service) -> Iterator[str]:
+def listening(service: ServiceContext) -> Iterator[str]:
     """The app behind a real web server, on a free port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config = uvicorn.Config(build_app(service), log_config=None, access_log=False, timeout_graceful_shutdown=1)

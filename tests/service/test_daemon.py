@@ -15,8 +15,8 @@ from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Arrived
 from fairlead.model.jobs import JobSpec
 from fairlead.service.client import save_credentials
-from fairlead.service.process.daemon import Options, serve
-from fairlead.service.process.scheduler import Plan
+from fairlead.service.process.daemon import ServiceOptions, serve
+from fairlead.service.process.scheduler import SchedulerOptions
 from fairlead.service.store.database import StoreError, open_writer
 from fairlead.service.store.directory import check_cluster, make, open_directory
 from fairlead.service.store.log import open_log
@@ -26,26 +26,26 @@ from waiting import until_told, wait_for
 
 
 @pytest.fixture
-def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServiceOptions:
     monkeypatch.setenv("FAIRLEAD_CREDENTIALS", str(tmp_path / "credentials.json"))
-    return Options(parse_short_form("v100:4,k80:2"), THREE, tmp_path / "state", port=0)
+    return ServiceOptions(parse_short_form("v100:4,k80:2"), THREE, tmp_path / "state", port=0)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_an_address_that_others_can_reach_needs_a_flag(options: Options, host: str) -> None:
+def test_an_address_that_others_can_reach_needs_a_flag(options: ServiceOptions, host: str) -> None:
     with pytest.raises(InputError, match="--allow-remote"):
         serve(replace(options, host=host))
     assert not options.state.exists()
 
 
-def test_an_unknown_engine_or_policy_is_refused(options: Options) -> None:
+def test_an_unknown_engine_or_policy_is_refused(options: ServiceOptions) -> None:
     with pytest.raises(InputError, match='engine "cloud" is not known'):
-        serve(replace(options, plan=Plan(engine="cloud")))
+        serve(replace(options, plan=SchedulerOptions(engine="cloud")))
     with pytest.raises(InputError, match='policy "best" is not known'):
         serve(replace(options, policy="best"))
 
 
-def test_a_second_service_on_the_same_directory_is_refused(options: Options) -> None:
+def test_a_second_service_on_the_same_directory_is_refused(options: ServiceOptions) -> None:
     directory = open_directory(options.state)
     directory.lock("service")
     with pytest.raises(StoreError, match="another fairlead uses"):
@@ -53,7 +53,7 @@ def test_a_second_service_on_the_same_directory_is_refused(options: Options) -> 
 
 
 @pytest.mark.parametrize("name", ["requests.db", "events.db"])
-def test_a_store_of_a_newer_version_is_refused_and_left_alone(options: Options, name: str) -> None:
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(options: ServiceOptions, name: str) -> None:
     make(open_directory(options.state), header())
     connection = sqlite3.connect(options.state / name)
     connection.execute("PRAGMA user_version = 99")
@@ -67,7 +67,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(options: Options, 
 
 
 @pytest.mark.parametrize("name", ["requests.db", "events.db"])
-def test_rubbish_in_the_store_is_refused_and_left_alone(options: Options, name: str) -> None:
+def test_rubbish_in_the_store_is_refused_and_left_alone(options: ServiceOptions, name: str) -> None:
     make(open_directory(options.state), header())
     for side in ("-wal", "-shm"):
         (options.state / f"{name}{side}").unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def test_rubbish_in_the_store_is_refused_and_left_alone(options: Options, name: 
     assert (options.state / name).read_bytes() == b"rubbish" * 1000
 
 
-def test_credentials_of_another_service_are_not_overwritten(options: Options) -> None:
+def test_credentials_of_another_service_are_not_overwritten(options: ServiceOptions) -> None:
     path = save_credentials("http://127.0.0.1:1", "fl_0123456789ab_secret")
     before = path.read_text()
 
@@ -88,7 +88,7 @@ def test_credentials_of_another_service_are_not_overwritten(options: Options) ->
 
 
 def test_options_that_differ_from_the_first_start_are_said(
-    options: Options, capsys: pytest.CaptureFixture[str]
+    options: ServiceOptions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(open_directory(options.state), header())
     save_credentials("http://127.0.0.1:1", "fl_0123456789ab_secret")  # ends the start soon after

@@ -1,9 +1,11 @@
-"""All SQL is in `service/store/`: whoever changes a table or a query finds every use of it in one package."""
+"""The shape of the service: all SQL is in `service/store/`, and serving needs no simulator."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,3 +41,15 @@ def test_the_search_recognises_what_the_store_does() -> None:
     kinds = {path.name for path in STORE.glob("*.py") if any(sql_in(path))}
 
     assert {"database.py", "tables.py", "log.py", "reads.py", "tokens.py", "changes.py"} <= kinds
+
+
+def test_no_process_of_a_service_imports_the_simulator() -> None:
+    modules = ("process.daemon", "process.scheduler", "api.server", "api.audit")
+    imports = "".join(f"import fairlead.service.{name}\n" for name in modules)
+    prints = "import sys\nprint([name for name in sys.modules if name.startswith('fairlead.sim')])"
+
+    printed = subprocess.run(
+        [sys.executable, "-c", imports + prints], check=True, capture_output=True, text=True
+    ).stdout
+
+    assert printed.strip() == "[]"

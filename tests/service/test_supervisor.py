@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.service.process.scheduler import FULL, Plan
+from fairlead.service.process.scheduler import FULL, SchedulerOptions
 from fairlead.service.process.supervisor import Patience, Supervisor
 from fairlead.service.store.directory import StateDirectory
 from waiting import PATIENCE_S, wait_for
@@ -18,7 +18,7 @@ PATIENCE = Patience(deaths=3, first_pause_s=0.001, longest_pause_s=0.01)
 
 
 def supervisor(path: Path, said: list[str], command: list[str], patience: Patience = PATIENCE) -> Supervisor:
-    made = Supervisor(StateDirectory(path), Plan(), said.append, patience)
+    made = Supervisor(StateDirectory(path), SchedulerOptions(), said.append, patience)
     made._command = command
     return made
 

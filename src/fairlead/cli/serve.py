@@ -39,13 +39,13 @@ def serve(
     new_token: Annotated[bool, typer.Option("--new-token", help="Make another admin token.")] = False,
 ) -> None:
     """Run the scheduler for real: a durable service with a REST API, until a signal ends it. Jobs go on meanwhile."""
-    from fairlead.service.process.daemon import Options
+    from fairlead.service.process.daemon import ServiceOptions
     from fairlead.service.process.daemon import serve as run
-    from fairlead.service.process.scheduler import Plan
+    from fairlead.service.process.scheduler import SchedulerOptions
     from fairlead.traces.clusters import read_cluster
 
     run(
-        Options(
+        ServiceOptions(
             cluster=read_cluster(cluster, gpu_aliases(alias)),
             profile=open_profile(throughputs),
             state=state,
@@ -53,7 +53,7 @@ def serve(
             port=port,
             remote=allow_remote,
             policy=policy,
-            plan=Plan(engine, parse_duration(round_), parse_duration(min_run), user, emulate),
+            plan=SchedulerOptions(engine, parse_duration(round_), parse_duration(min_run), user, emulate),
             restart_s=None if restart_cost is None else parse_duration(restart_cost),
             new_token=new_token,
         )

@@ -13,7 +13,7 @@ from fairlead import __version__
 from fairlead.model.errors import FairleadError, ImpossibleError, InputError
 from fairlead.service.api import routes_cluster, routes_jobs, routes_tokens, streams
 from fairlead.service.api.access import allowed
-from fairlead.service.api.context import Service
+from fairlead.service.api.context import ServiceContext
 from fairlead.service.api.documents import Health
 from fairlead.service.api.error_responses import ApiError, ErrorAnswer, answer, complaint
 from fairlead.service.api.guard import Guard
@@ -21,7 +21,7 @@ from fairlead.service.store.changes import KeyReusedError
 from fairlead.service.store.database import DiskFullError
 
 
-def build_app(service: Service) -> FastAPI:
+def build_app(service: ServiceContext) -> FastAPI:
     app = FastAPI(
         title="Fairlead",
         version=__version__,

@@ -22,7 +22,7 @@ from fairlead.service.store.writer import Writer
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceContext:
     """The API process, less its web server."""
 
     directory: StateDirectory
@@ -52,10 +52,10 @@ class Service:
         return True
 
 
-async def service_of(request: Request) -> Service:
-    service: Service = request.app.state.service
+async def service_of(request: Request) -> ServiceContext:
+    service: ServiceContext = request.app.state.service
     return service
 
 
 Who = Annotated[Token, Depends(allowed)]
-What = Annotated[Service, Depends(service_of)]
+What = Annotated[ServiceContext, Depends(service_of)]

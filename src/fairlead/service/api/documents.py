@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from fairlead.model.public_job import PublicJob
 from fairlead.service.api.scheduler_state import SchedulerState
 from fairlead.service.jobfile import Name, seconds
-from fairlead.service.store.rows import ChangeRow, NodeRow, TenantRow
+from fairlead.service.store.rows import ChangeRow, NodeRow, TenantTerms
 from fairlead.service.store.tokens import Role
 
 LONGEST_LIFETIME_S = 366 * 86400.0
@@ -104,7 +104,7 @@ class TenantSettings(_Body):
 
 
 class TenantList(_Answer):
-    tenants: list[TenantRow]
+    tenants: list[TenantTerms]
 
 
 class PolicyChoice(_Body):

@@ -14,7 +14,7 @@ from fairlead.model.words import did_you_mean
 from fairlead.policies import REGISTRY
 from fairlead.service.api.access import scope_of
 from fairlead.service.api.audit import audit_apart
-from fairlead.service.api.context import Service, What, Who
+from fairlead.service.api.context import ServiceContext, What, Who
 from fairlead.service.api.documents import (
     AuditReport,
     DecisionPage,
@@ -34,7 +34,7 @@ from fairlead.service.api.shares import tenant_shares
 from fairlead.service.jobfile import Name
 from fairlead.service.live_policies import NAMES, configured, tried
 from fairlead.service.store.changes import AuditEntry, ask
-from fairlead.service.store.rows import TenantRow
+from fairlead.service.store.rows import TenantTerms
 from fairlead.service.store.tokens import Token
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
@@ -84,7 +84,7 @@ def list_tenants(who: Who, service: What) -> TenantList:
     mine = scope_of(who)
     tenants = service.reads.tenants()
     if mine is not None:
-        tenants = {mine: tenants.get(mine, TenantRow(mine))}
+        tenants = {mine: tenants.get(mine, TenantTerms(mine))}
     return TenantList(tenants=list(tenants.values()))
 
 
@@ -155,7 +155,7 @@ async def decisions(
     return DecisionPage(decisions=page)
 
 
-def only_of(service: Service, record: dict[str, Any], tenant: str) -> dict[str, Any]:
+def only_of(service: ServiceContext, record: dict[str, Any], tenant: str) -> dict[str, Any]:
     """A decision without the jobs of others."""
     ids = {*record["stop"], *record["start"]}
     owner = service.reads.tenants_of(sorted(ids)) if ids else {}
@@ -166,14 +166,14 @@ def only_of(service: Service, record: dict[str, Any], tenant: str) -> dict[str, 
     }
 
 
-def _known_node(service: Service, name: str) -> str:
+def _known_node(service: ServiceContext, name: str) -> str:
     if name not in service.cluster.nodes:
         raise no_such("node", "of this name")
     return name
 
 
 async def _ask(
-    service: Service, who: Token, request: Request, action: str, target: str, detail: dict[str, Any]
+    service: ServiceContext, who: Token, request: Request, action: str, target: str, detail: dict[str, Any]
 ) -> TakenRequest:
     number = await service.writer.write(ask(who.actor, request, AuditEntry(action, target, detail)))
     return TakenRequest(request=number, taken=await service.until_taken(number))

@@ -16,7 +16,7 @@ from fairlead.model.jobs import JobSpec
 from fairlead.model.public_job import ENDED_PHASES, PUBLIC_PHASES, PublicJob
 from fairlead.rates.estimator import allowed_rates, allowed_types
 from fairlead.service.api.access import scope_of
-from fairlead.service.api.context import Service, What, Who
+from fairlead.service.api.context import ServiceContext, What, Who
 from fairlead.service.api.documents import JobPage, JobRequest, SubmittedJob
 from fairlead.service.api.error_responses import ApiError, no_such
 from fairlead.service.jobfile import JobFile
@@ -88,14 +88,14 @@ async def release(id: JobId, who: Who, service: What) -> JobRequest:  # noqa: A0
     return await _ask(service, who, Release(id))
 
 
-def find(service: Service, id_: str, who: Token) -> PublicJob:
+def find(service: ServiceContext, id_: str, who: Token) -> PublicJob:
     job = service.reads.job(id_, scope_of(who))
     if job is None:
         raise no_such("job", id_)
     return job
 
 
-async def _ask(service: Service, who: Token, request: Cancel | Hold | Release) -> JobRequest:
+async def _ask(service: ServiceContext, who: Token, request: Cancel | Hold | Release) -> JobRequest:
     job = find(service, request.job, who)
     if job.phase in ENDED_PHASES:
         raise ApiError(409, "job_ended", f"job {job.id} is {job.phase} already", "submit it again to run it again")
@@ -103,7 +103,7 @@ async def _ask(service: Service, who: Token, request: Cancel | Hold | Release) -
     return JobRequest(id=job.id, request=number)
 
 
-def _submission(job: JobFile, who: Token, service: Service) -> Submission:
+def _submission(job: JobFile, who: Token, service: ServiceContext) -> Submission:
     confined = scope_of(who)
     if confined is not None and job.tenant not in (None, confined):
         raise ApiError(403, "not_allowed", f"this token submits for tenant {confined} only", "leave tenant out")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import uvicorn
 
 from fairlead.service.api.app import build_app
-from fairlead.service.api.context import Service
+from fairlead.service.api.context import ServiceContext
 
-__all__ = ["Service", "build_server"]
+__all__ = ["ServiceContext", "build_server"]
 
 
-def build_server(service: Service) -> uvicorn.Server:
+def build_server(service: ServiceContext) -> uvicorn.Server:
     """Without a log of requests, which would hold what people ask for."""
     config = uvicorn.Config(
         build_app(service), log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=3

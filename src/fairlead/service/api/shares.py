@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from fairlead.service.api.documents import TenantShare
-from fairlead.service.store.rows import NodeRow, TenantRow, TenantUse
+from fairlead.service.store.rows import NodeRow, TenantTerms, TenantUse
 
 
 def tenant_shares(
     nodes: Sequence[NodeRow],
-    tenants: Mapping[str, TenantRow],
+    tenants: Mapping[str, TenantTerms],
     uses: Mapping[str, TenantUse],
     spots: Sequence[tuple[str, Mapping[str, int]]],
 ) -> list[TenantShare]:
@@ -19,7 +19,7 @@ def tenant_shares(
     The four were read one after another, so a tenant may be missing from `tenants` whose first job came in between.
     """
     names = sorted({*tenants, *uses, *(owner for owner, _ in spots)})
-    rows = {name: tenants.get(name, TenantRow(name)) for name in names}
+    rows = {name: tenants.get(name, TenantTerms(name)) for name in names}
     use = {name: uses.get(name, TenantUse()) for name in names}
     up, held = _gpus_up(nodes), _held(nodes, names, spots)
     active = {name for name in names if use[name].waiting + use[name].running}

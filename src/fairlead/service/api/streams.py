@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from fairlead.model.public_job import ENDED_PHASES
 from fairlead.rounds.records import to_line
 from fairlead.service.api.access import confined, scope_of
-from fairlead.service.api.context import Service, What, Who
+from fairlead.service.api.context import ServiceContext, What, Who
 from fairlead.service.api.error_responses import ApiError
 from fairlead.service.api.routes_cluster import only_of
 from fairlead.service.api.routes_jobs import JobId, find
@@ -71,7 +71,7 @@ async def journal(who: Who, service: What) -> StreamingResponse:
 
 
 async def _logs(
-    service: Service, job: str, who: Token, first: int, last: int | None, follow: bool
+    service: ServiceContext, job: str, who: Token, first: int, last: int | None, follow: bool
 ) -> AsyncIterator[bytes]:
     number, offset = first, 0
     while True:
@@ -92,7 +92,7 @@ async def _logs(
                 return
 
 
-async def _events(service: Service, who: Token, after: int, left: int | None, sse: bool) -> AsyncIterator[bytes]:
+async def _events(service: ServiceContext, who: Token, after: int, left: int | None, sse: bool) -> AsyncIterator[bytes]:
     """`left` counts what is shown: a token that sees little looks further, and misses nothing."""
     quiet_s, tenant = 0.0, scope_of(who)
     while service.still_valid(who):
@@ -119,7 +119,7 @@ async def _events(service: Service, who: Token, after: int, left: int | None, ss
                 yield f"id: {after}\n: nothing new\n\n".encode() if sse else b"\n"
 
 
-async def _journal(service: Service) -> AsyncIterator[bytes]:
+async def _journal(service: ServiceContext) -> AsyncIterator[bytes]:
     yield f"{service.reads.header_line()}\n".encode()
     after = 0
     while found := service.reads.records(after, _RECORDS):
@@ -128,7 +128,7 @@ async def _journal(service: Service) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def _of_tenant(service: Service, record: dict[str, Any], tenant: str) -> dict[str, Any] | None:
+def _of_tenant(service: ServiceContext, record: dict[str, Any], tenant: str) -> dict[str, Any] | None:
     """What the tenant may know of an event; None: nothing."""
     kind = record["event"]
     if kind == "arrived":
@@ -150,7 +150,7 @@ def _of_tenant(service: Service, record: dict[str, Any], tenant: str) -> dict[st
 
 
 def _stream(
-    service: Service, who: Token, body: AsyncIterator[bytes], kind: str, headers: dict[str, str] | None = None
+    service: ServiceContext, who: Token, body: AsyncIterator[bytes], kind: str, headers: dict[str, str] | None = None
 ) -> StreamingResponse:
     """One of few that a token may have open, for as long as it is valid. What has nothing to say has to look itself."""
     if service.streams.get(who.id, 0) >= service.limits.streams:

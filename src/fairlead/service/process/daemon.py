@@ -23,7 +23,7 @@ from fairlead.rounds.journal import Header, header_to_json
 from fairlead.service.api.limits import Limits
 from fairlead.service.client import CREDENTIALS, Client, credentials_path, save_credentials
 from fairlead.service.live_policies import tried
-from fairlead.service.process.scheduler import ENGINES, Plan, build_reader
+from fairlead.service.process.scheduler import ENGINES, SchedulerOptions, build_reader
 from fairlead.service.process.supervisor import Patience, Supervisor
 from fairlead.service.store import changes
 from fairlead.service.store.database import StoreError, open_writer
@@ -43,7 +43,7 @@ _SAY_S = 30.0  # between two lines that say that the scheduler is still starting
 
 
 @dataclass(frozen=True)
-class Options:
+class ServiceOptions:
     cluster: Cluster
     profile: Profile
     state: Path
@@ -51,7 +51,7 @@ class Options:
     port: int = 7411  # 0: any that is free
     remote: bool = False  # may listen where other machines can reach it
     policy: str | None = None  # None: as it was, at first the default
-    plan: Plan = field(default_factory=Plan)
+    plan: SchedulerOptions = field(default_factory=SchedulerOptions)
     restart_s: float | None = None  # overrides every model's restart cost
     sensing: str = "three-layer"
     new_token: bool = False  # make another admin token
@@ -59,7 +59,7 @@ class Options:
     patience: Patience = field(default_factory=Patience)
 
 
-def serve(options: Options) -> None:
+def serve(options: ServiceOptions) -> None:
     """Until a signal ends it; running jobs go on. Raises FairleadError where it cannot start or go on."""
     _check(options)
     os.umask(0o077)
@@ -77,7 +77,7 @@ def serve(options: Options) -> None:
         _run(options, directory, header, listening)
 
 
-def _run(options: Options, directory: StateDirectory, header: Header, listening: socket.socket) -> None:
+def _run(options: ServiceOptions, directory: StateDirectory, header: Header, listening: socket.socket) -> None:
     connection = open_writer(directory.requests, REQUESTS)
     changes.forget_old_keys(connection)
     tokens = Tokens(connection)
@@ -98,14 +98,16 @@ def _run(options: Options, directory: StateDirectory, header: Header, listening:
     writer, reads = Writer(connection, supervisor.wake), Reads(directory, build_reader(options.plan, directory))
     try:
         supervisor.start()
-        from fairlead.service.api.server import Service, build_server  # while the scheduler starts
+        from fairlead.service.api.server import ServiceContext, build_server  # while the scheduler starts
 
         _wait_until_ready(supervisor, ends)
         listening.listen()  # from now on who comes early waits
         _welcome(options, directory, tokens, writer, _url(listening))
         _set_policy(options, reads, writer)
         estimator = open_state(header).estimator
-        service = Service(directory, header.cluster, estimator, writer, tokens, reads, options.limits, supervisor.state)
+        service = ServiceContext(
+            directory, header.cluster, estimator, writer, tokens, reads, options.limits, supervisor.state
+        )
         server.append(build_server(service))
         if not ends:
             server[0].run(sockets=[listening])
@@ -127,7 +129,7 @@ def _wait_until_ready(supervisor: Supervisor, ends: list[str]) -> None:
         print("fairlead: the scheduler is still starting", file=sys.stderr, flush=True)
 
 
-def _check(options: Options) -> None:
+def _check(options: ServiceOptions) -> None:
     choose("engine", options.plan.engine, ENGINES)
     if options.policy is not None:
         tried(options.policy, {})
@@ -141,7 +143,7 @@ def _check(options: Options) -> None:
         )
 
 
-def _listen(options: Options) -> socket.socket:
+def _listen(options: ServiceOptions) -> socket.socket:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     # With the protocol spelt out asyncio sends small answers at once; without it they wait 40 ms for an acknowledgement.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -162,7 +164,7 @@ def _url(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _header(options: Options) -> Header:
+def _header(options: ServiceOptions) -> Header:
     profile = options.profile.restricted_to(options.profile.models, options.cluster.gpu)
     policy = find_policy(options.policy or DEFAULT_POLICY)
     return Header(
@@ -178,7 +180,7 @@ def _header(options: Options) -> Header:
 
 
 def _unlike(asked: Header, stored: Header) -> list[str]:
-    """Options that say something else than the state directory, which holds: its log was made with them."""
+    """ServiceOptions that say something else than the state directory, which holds: its log was made with them."""
     told = {
         "--throughputs": (header_to_json(asked)["profile"], header_to_json(stored)["profile"]),
         "--restart-cost": (asked.restart_s, stored.restart_s),
@@ -187,7 +189,7 @@ def _unlike(asked: Header, stored: Header) -> list[str]:
     return [option for option, (now, before) in told.items() if now != before]
 
 
-def _check_credentials(options: Options, tokens: Tokens, url: str) -> None:
+def _check_credentials(options: ServiceOptions, tokens: Tokens, url: str) -> None:
     """A new admin token is saved for this user's commands; it shall not take the place of one for another service."""
     if not options.new_token and _admins(tokens):
         return
@@ -205,7 +207,7 @@ def _admins(tokens: Tokens) -> list[Token]:
     return [token for token in tokens.all() if token.role is Role.ADMIN and token.valid_at(time.time())]
 
 
-def _welcome(options: Options, directory: StateDirectory, tokens: Tokens, writer: Writer, url: str) -> None:
+def _welcome(options: ServiceOptions, directory: StateDirectory, tokens: Tokens, writer: Writer, url: str) -> None:
     """Says where it listens; the first start, or one that finds no way in, also makes an admin token."""
     print(f"fairlead {__version__} listens on {url}, state in {directory.path}", flush=True)
     if options.new_token or not _admins(tokens):
@@ -227,7 +229,7 @@ def _is_ours(tokens: Tokens, shown: str) -> Token | None:
     return tokens.find(shown, time.time())
 
 
-def _set_policy(options: Options, reads: Reads, writer: Writer) -> None:
+def _set_policy(options: ServiceOptions, reads: Reads, writer: Writer) -> None:
     """A policy that the command line names replaces the one of before, as if it had been asked for."""
     name = options.policy
     if name is not None and name != reads.policy()[0]:

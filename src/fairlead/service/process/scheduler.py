@@ -45,7 +45,7 @@ _LOCK_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SchedulerOptions:
     """How to run; passed from the API process as JSON."""
 
     engine: str = "local"
@@ -95,7 +95,7 @@ class Durable:
 def main(path: str, plan_json: str) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the API, whose end is ours
     try:
-        plan, directory = Plan(**json.loads(plan_json)), StateDirectory(Path(path))
+        plan, directory = SchedulerOptions(**json.loads(plan_json)), StateDirectory(Path(path))
         lock = directory.lock("scheduler", _LOCK_S)
         with disk_full_raised():
             serve(directory, plan)
@@ -110,7 +110,7 @@ def main(path: str, plan_json: str) -> int:
     return 0
 
 
-def serve(directory: StateDirectory, plan: Plan) -> None:
+def serve(directory: StateDirectory, plan: SchedulerOptions) -> None:
     began_s = time.monotonic()
     connection = open_writer(directory.events, EVENTS)
     log = open_log(connection)
@@ -169,7 +169,7 @@ def _fall_back(log: Log, failed: list[tuple[str, dict[str, Any]]], error: Unusab
     raise error
 
 
-def build_runner(plan: Plan, directory: StateDirectory, cluster: Cluster, estimator: Estimator) -> Runner:
+def build_runner(plan: SchedulerOptions, directory: StateDirectory, cluster: Cluster, estimator: Estimator) -> Runner:
     if choose("engine", plan.engine, ENGINES) == "pretend":
         return PretendRunner(_pretended(directory))
     devices = choose_devices(cluster, detect(), emulate=plan.emulate)
@@ -178,7 +178,7 @@ def build_runner(plan: Plan, directory: StateDirectory, cluster: Cluster, estima
     return LocalRunner(directory.path, devices.numbers, pace=pace, user=plan.user)
 
 
-def build_reader(plan: Plan, directory: StateDirectory) -> LeaseReader:
+def build_reader(plan: SchedulerOptions, directory: StateDirectory) -> LeaseReader:
     """For the API, which runs no leases."""
     return PretendReader(_pretended(directory)) if plan.engine == "pretend" else LocalReader(directory.path)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlead.service.api.scheduler_state import SchedulerState
-from fairlead.service.process.scheduler import FULL, REFUSED, Plan
+from fairlead.service.process.scheduler import FULL, REFUSED, SchedulerOptions
 from fairlead.service.store.directory import StateDirectory
 
 
@@ -42,7 +42,11 @@ class Supervisor:
     """`gave_up` is called once, with the reason, when the scheduler cannot be kept alive."""
 
     def __init__(
-        self, directory: StateDirectory, plan: Plan, gave_up: Callable[[str], None], patience: Patience | None = None
+        self,
+        directory: StateDirectory,
+        plan: SchedulerOptions,
+        gave_up: Callable[[str], None],
+        patience: Patience | None = None,
     ) -> None:
         self._command = [
             sys.executable,

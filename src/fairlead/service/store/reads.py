@@ -15,7 +15,7 @@ from fairlead.model.quotas import Quota
 from fairlead.service.store.database import open_reader
 from fairlead.service.store.directory import StateDirectory
 from fairlead.service.store.job_rows import SELECT_ALL, SELECT_TAKEN, read_row
-from fairlead.service.store.rows import ChangeRow, NodeRow, TenantRow, TenantUse
+from fairlead.service.store.rows import ChangeRow, NodeRow, TenantTerms, TenantUse
 
 
 class Reads:
@@ -93,14 +93,14 @@ class Reads:
         rows = self.rows("SELECT name, type, gpus, free, up FROM events.nodes ORDER BY position")
         return [NodeRow(name, type_, gpus, free, bool(up)) for name, type_, gpus, free, up in rows]
 
-    def tenants(self) -> dict[str, TenantRow]:
+    def tenants(self) -> dict[str, TenantTerms]:
         """All tenants for which a weight or quotas were set, and all that ever submitted a job."""
-        tenants: dict[str, TenantRow] = {}
+        tenants: dict[str, TenantTerms] = {}
         for name, weight, stored in self.rows("SELECT name, weight, quotas FROM events.tenants"):
             quotas = tuple(Quota(**quota) for quota in json.loads(stored)["quotas"])
-            tenants[name] = TenantRow(name, weight, quotas)
+            tenants[name] = TenantTerms(name, weight, quotas)
         for (name,) in self.rows("SELECT DISTINCT tenant FROM jobs"):
-            tenants.setdefault(name, TenantRow(name))
+            tenants.setdefault(name, TenantTerms(name))
         return dict(sorted(tenants.items()))
 
     def held(self) -> list[tuple[str, dict[str, int]]]:

@@ -20,7 +20,7 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TenantRow:
+class TenantTerms:
     """A tenant's weight and limits; the defaults are those of a tenant for which nothing was set."""
 
     name: str

@@ -17,7 +17,6 @@ from fairlead.rounds.loop import Carried, Settings, settings_from_json
 from fairlead.rounds.records import Record
 from fairlead.rounds.replay import carry
 from fairlead.rounds.state import State
-from fairlead.sim.truth import World
 
 
 def open_state(header: Header) -> State:
@@ -37,12 +36,6 @@ def policy_of(header: Header) -> Policy:
 
 def settings_of(header: Header) -> Settings:
     return settings_from_json(header.settings)
-
-
-def world_of(header: Header) -> World | None:
-    """The world in which the run was simulated; None where it was live."""
-    world = header.more.get("world")
-    return None if world is None else World(**{**world, "server_factor": tuple(world["server_factor"])})
 
 
 def state_at(path: Path, time_s: float | None = None) -> State:

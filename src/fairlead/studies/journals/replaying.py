@@ -20,7 +20,8 @@ from fairlead.rounds.loop import Settings
 from fairlead.rounds.replay import replay, same
 from fairlead.sim.tasks.engine import run_tasks
 from fairlead.sim.truth import Truth, World
-from fairlead.studies.journals.folding import consistent, open_state, policy_of, settings_of, world_of
+from fairlead.studies.journals.folding import consistent, open_state, policy_of, settings_of
+from fairlead.studies.journals.worlds import world_of
 
 SAME = 1e-6  # of what is held
 

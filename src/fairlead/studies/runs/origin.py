@@ -18,7 +18,8 @@ from fairlead.rounds.journal import Header, JournalReader, JournalWriter
 from fairlead.rounds.loop import Carried, Journal, Settings
 from fairlead.rounds.state import State
 from fairlead.sim.truth import World
-from fairlead.studies.journals.folding import carried_at, policy_of, records_until, settings_of, state_at, world_of
+from fairlead.studies.journals.folding import carried_at, policy_of, records_until, settings_of, state_at
+from fairlead.studies.journals.worlds import world_of
 from fairlead.studies.runs.from_state import Lengths, check_rounds, header_from, simulate_from
 from fairlead.studies.runs.simulate import Result, open_new
 
