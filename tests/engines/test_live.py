@@ -355,12 +355,13 @@ def test_a_move_whose_stop_was_not_written_down_before_the_crash_is_adopted() ->
 
 def test_a_drained_node_stays_drained_when_it_answers_again() -> None:
     world = VirtualWorld()
-    world.add("a", Does.TRAIN)
+    world.add("a", Does.DEAF)
+    world.start("a", SLOW)  # while something runs, the engine looks
+    world.until(Started, "a")
     world.lose_node(FAST)
-    world.settle(0.5)
+    world.until(NodeDown)
     world.ask(Drain("v100-1"))
     world.find_node(FAST)
-    world.add("b", Does.TRAIN)
     world.settle(0.5)
     assert not world.state.node_up[FAST]
 

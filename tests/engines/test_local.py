@@ -25,6 +25,7 @@ from fairlead.engines.runner import LaunchError
 from fairlead.model.errors import InputError
 from waiting import wait_for
 
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 DEVICES = slots_as_devices(["n-1", "n-2"], [2, 2])
 GPUS = (Gpu("n-1", "v100", 1, 2), Gpu("n-2", "k80", 0, 1))
 
@@ -169,6 +170,21 @@ def test_the_exit_code_of_a_job_that_saves_comes_through_its_shells(running: Run
 
     assert (ended.code, ended.asked) == (85, True)
     assert "never" not in running.log(key)
+
+
+def test_a_program_that_no_signal_reaches_hears_of_it_through_the_stop_file(running: Running) -> None:
+    """Its shell swallows TERM, and it runs in a session of its own, out of reach of signals to the job's group."""
+    program = "while not lease.should_stop(): time.sleep(0.02)\nlease.stop()\n"
+    (running.runner.root.parent / "program.py").write_text(
+        f"import time\nfrom fairlead import lease\nlease.restore()\nprint('ready', flush=True)\n{program}"
+    )
+    key = running.launch(f"trap '' TERM; setsid --wait {sys.executable} program.py", env={"PYTHONPATH": str(SOURCE)})
+    wait_for(lambda: "ready" in running.log(key), "the program")
+
+    running.runner.ask_to_stop(running.lease(key))
+    ended = running.end(key)
+
+    assert (ended.code, ended.asked) == (85, True)
 
 
 def test_a_job_that_is_asked_before_it_is_a_job_hears_it_all_the_same(running: Running) -> None:
@@ -380,6 +396,11 @@ def _run_as(nobody: pwd.struct_passwd) -> None:
         assert ended.report is not None
         assert ended.report.step == 5
         LocalRunner(Path(folder) / "state", DEVICES, user="nobody")  # and so it does after a restart
+
+        waiting = made.launch("trap '' TERM; until [ -e $FAIRLEAD_STOP ]; do sleep 0.1; done", 2, workdir="/")
+        made.claimed(waiting)
+        made.runner.ask_to_stop(made.lease(waiting))
+        assert (made.end(waiting).code, made.end(waiting).asked) == (0, True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
