@@ -465,6 +465,23 @@ def test_a_queued_lease_on_a_node_that_falls_silent_does_not_begin_when_the_node
     assert world.alive("a") == 1
 
 
+def test_a_lease_on_a_silent_node_that_can_never_be_revoked_must_have_begun_and_is_given_up() -> None:
+    world = FarWorld()
+    world.add("a", Does.TRAIN)
+    world.decide((), {"a": FAST})
+    world.rest(4.0)
+    assert world.alive("a") == 1  # it has begun, and nobody has seen it
+    world.lose_node(FAST)
+    world.until(Lost, "a")
+    decided_s = world.engine.now()
+    world.start("a", SLOW)
+
+    started = world.until(Started, "a")
+
+    assert started.time_s - decided_s >= world.runner.capabilities.claim_s
+    assert world.alive("a") == 1
+
+
 # ---- an engine with a queue of its own ---------------------------------------------------------------------------------
 
 

@@ -397,8 +397,10 @@ def _run_as(nobody: pwd.struct_passwd) -> None:
         assert ended.report.step == 5
         LocalRunner(Path(folder) / "state", DEVICES, user="nobody")  # and so it does after a restart
 
-        waiting = made.launch("trap '' TERM; until [ -e $FAIRLEAD_STOP ]; do sleep 0.1; done", 2, workdir="/")
-        made.claimed(waiting)
+        waiting = made.launch(
+            "trap '' TERM; echo deaf; until [ -e $FAIRLEAD_STOP ]; do sleep 0.1; done", 2, workdir="/"
+        )
+        wait_for(lambda: "deaf" in made.log(waiting), "a job that ignores signals")
         made.runner.ask_to_stop(made.lease(waiting))
         assert (made.end(waiting).code, made.end(waiting).asked) == (0, True)
 
