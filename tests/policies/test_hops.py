@@ -406,8 +406,8 @@ def test_hops_is_registered_as_a_policy_that_places() -> None:
 
 
 def test_a_gpu_in_use_is_worth_a_little_more_than_an_idle_one() -> None:
-    """A second GPU costs the job a thousandth of its speed; it takes it all the same, as nobody else would."""
-    flat = Profile("made up", (speed("m", "v100", 1.0), speed("m", "v100", 0.999, gpus=2)))
+    """With a second GPU the job makes half as many steps of twice the batch, less a thousandth; it takes it all the same."""
+    flat = Profile("made up", (speed("m", "v100", 1.0), speed("m", "v100", 0.4995, gpus=2)))
     view = Scene([job("a", model="m", widths=(1, 2))], "v100:2", flat, now_s=10.0).view()
 
     assert placed(view) == (((0, 2),),)
