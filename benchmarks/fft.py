@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.numerics.gangs import assign
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.fft import fft, phi
 from fairlead.rounds.look import look
 from fairlead.studies.papers.fft.crowd import crowd, random_speeds
@@ -89,7 +89,7 @@ def _decision(gpus: int, types: int, jobs: int, target_s: float | None) -> Row:
         state = crowd(gpus, types, jobs, seed)
         memory = None
         for _ in range(2):
-            view = look(state, REGISTRY["fft"], 300.0)
+            view = look(state, ROUND_POLICIES["fft"], 300.0)
             started_s = time.process_time()
             grants, memory = fft(view, memory)
             cpu_s = time.process_time() - started_s

@@ -21,7 +21,7 @@ from fairlead.model.events import Arrived, Started
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
 from fairlead.numerics.spots import Plan
-from fairlead.policies import find_policy
+from fairlead.policies import find_round_policy
 from fairlead.policies.hops import hops, queue_order, window
 from fairlead.policies.hops_planner import Planner, free_for_planning
 from fairlead.rates.age import latency_ratio
@@ -165,7 +165,7 @@ def _first_plan(view: View) -> Plan:
 
 
 def _view(state: State) -> View:
-    return look(state, find_policy("hops"), ROUND_S)
+    return look(state, find_round_policy("hops"), ROUND_S)
 
 
 if __name__ == "__main__":

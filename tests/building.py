@@ -18,16 +18,18 @@ from fairlead.model.cluster import Cluster, NodeGroup, build_cluster, parse_shor
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Arrived, NodeDown, Started, Stopped
 from fairlead.model.jobs import JobSpec
-from fairlead.model.tasks import Choice, Known, Plan, Rule
+from fairlead.model.tasks import Choice, Known, Rule, TaskPlan
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
 from fairlead.policies import REGISTRY
-from fairlead.policies.policy import Knows, Policy
+from fairlead.policies import ROUND_POLICIES as REGISTERED
+from fairlead.policies.policy import AnyPolicy, Knows, Policy, RoundPolicy, TaskPolicy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import ModelFacts, Profile, Speed
 from fairlead.rounds.look import look
 from fairlead.rounds.loop import Settings, When
 from fairlead.rounds.state import State
+from fairlead.sim.loops import loop_for
 from fairlead.sim.truth import World
 from fairlead.studies.policy_lab.policy_worlds import FACTS, GPUS, MODELS
 from fairlead.studies.runs.simulate import Result, Setup, simulate, without_impossible
@@ -60,7 +62,7 @@ def job(
 def setup(
     jobs: Sequence[JobSpec],
     cluster: str | Cluster = "v100:4",
-    policy: str | Policy = "fifo",
+    policy: str | AnyPolicy = "fifo",
     speeds: Profile = THREE,
     *,
     world: World | None = None,
@@ -135,7 +137,7 @@ class Scene:
         return look(self.state(), policy or _ALL_KNOWING, round_s)
 
 
-_ALL_KNOWING = Policy("all-knowing", "", "", REGISTRY["fifo"].level, REGISTRY["fifo"].allocate, frozenset(Knows))
+_ALL_KNOWING = replace(REGISTERED["fifo"], name="all-knowing", knows=frozenset(Knows))
 
 
 def start(state: State, id_: str, spot: Spot, time_s: float, rate: float = 1.0) -> None:
@@ -232,11 +234,11 @@ def hidden_worlds(draw: st.DrawFn) -> World:
 
 
 @st.composite
-def setups(draw: st.DrawFn, policy: str | Policy, most: int = 10) -> Setup:
+def setups(draw: st.DrawFn, policy: str | AnyPolicy, most: int = 10) -> Setup:
     """A world in which every job can run."""
     speeds, cluster = draw(profiles()), draw(clusters())
     world = draw(hidden_worlds())
-    if (REGISTRY[policy] if isinstance(policy, str) else policy).level is Level.TASKS:
+    if not loop_for(REGISTRY[policy] if isinstance(policy, str) else policy).faults:
         world = replace(world, mtbf_s=0.0)  # the simulator of single tasks knows no faults
     made = setup(
         draw(workloads(speeds, most)),
@@ -307,10 +309,10 @@ def _placement(view: View, memory: int | None) -> tuple[Placement, int]:
     return Placement(tuple(spots)), (memory or 0) + 1
 
 
-def _tasks(known: Known, memory: None) -> tuple[Plan, None]:
+def _tasks(known: Known) -> TaskPlan:
     """Last come, first served, on the fastest idle GPU."""
     last_first = Rule(-np.arange(known.jobs, dtype=np.float64), np.zeros(known.jobs), choice=Choice.FASTEST_IDLE)
-    return Plan((("last come", last_first),)), None
+    return TaskPlan((("last come", last_first),))
 
 
 def _first_fit(view: View, j: int, free: list[int]) -> Spot:
@@ -326,14 +328,14 @@ def _first_fit(view: View, j: int, free: list[int]) -> Spot:
     return ()
 
 
-PLUG_INS = (
-    Policy("plug-in-shares", "Tenants share every type equally.", "made up", Level.SHARES, _shares),
-    Policy("plug-in-grants", "Last come, first served.", "made up", Level.GRANTS, _grants),
-    Policy("plug-in-mixed", "First come, first served, types mixed.", "made up", Level.GRANTS, _mixed),
-    Policy("plug-in-placement", "First fit.", "made up", Level.PLACEMENT, _placement),
-    Policy("plug-in-tasks", "Last come, first served.", "made up", Level.TASKS, _tasks),
+PLUG_INS: tuple[AnyPolicy, ...] = (
+    RoundPolicy("plug-in-shares", "Tenants share every type equally.", "made up", Level.SHARES, _shares),
+    RoundPolicy("plug-in-grants", "Last come, first served.", "made up", Level.GRANTS, _grants),
+    RoundPolicy("plug-in-mixed", "First come, first served, types mixed.", "made up", Level.GRANTS, _mixed),
+    RoundPolicy("plug-in-placement", "First fit.", "made up", Level.PLACEMENT, _placement),
+    TaskPolicy("plug-in-tasks", "Last come, first served.", "made up", _tasks),
 )
-EVERY_POLICY = (*REGISTRY.values(), *PLUG_INS)
+EVERY_POLICY: tuple[AnyPolicy, ...] = (*REGISTRY.values(), *PLUG_INS)
 # Policies for single tasks do not decide rounds: they have an engine of their own.
-ROUND_POLICIES = tuple(policy for policy in EVERY_POLICY if policy.level is not Level.TASKS)
-TASK_POLICIES = tuple(policy for policy in EVERY_POLICY if policy.level is Level.TASKS)
+ROUND_POLICIES: tuple[Policy, ...] = tuple(p for p in EVERY_POLICY if not isinstance(p, TaskPolicy))
+TASK_POLICIES: tuple[TaskPolicy, ...] = tuple(p for p in EVERY_POLICY if isinstance(p, TaskPolicy))

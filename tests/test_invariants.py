@@ -6,7 +6,6 @@ import tempfile
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from building import EVERY_POLICY, ROUND_POLICIES, THREE, Scene, run_checked, setup, setups
 from fairlead.model.allocation import Allocation
 from fairlead.model.view import View
-from fairlead.policies.policy import Policy
+from fairlead.policies.policy import AnyPolicy, Policy
 from fairlead.rounds.decide import Memory, decide
 from fairlead.studies.runs.simulate import simulate
 from fairlead.studies.runs.summary import summarise
@@ -26,7 +25,7 @@ every_round_policy = pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrg
 
 @every_policy
 @given(data=st.data())
-def test_every_journal_is_sound_and_every_job_finishes(policy: Policy, data: st.DataObject) -> None:
+def test_every_journal_is_sound_and_every_job_finishes(policy: AnyPolicy, data: st.DataObject) -> None:
     made = data.draw(setups(policy))
 
     with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +35,7 @@ def test_every_journal_is_sound_and_every_job_finishes(policy: Policy, data: st.
 
 
 @every_policy
-def test_nothing_comes_of_nothing(policy: Policy, tmp_path: Path) -> None:
+def test_nothing_comes_of_nothing(policy: AnyPolicy, tmp_path: Path) -> None:
     result, told = run_checked(setup([], policy=policy, speeds=THREE), tmp_path / "journal")
 
     summary = summarise(result.state)
@@ -57,7 +56,7 @@ def test_no_jobs_are_allocated_nothing(policy: Policy) -> None:
 def _every_round(policy: Policy) -> Policy:
     """The same policy, which never says that its answer holds for longer than a round."""
 
-    def allocate(view: View, memory: Any) -> tuple[Allocation, Any]:
+    def allocate(view: View, memory: object) -> tuple[Allocation, object]:
         allocation, memory = policy.allocate(view, memory)
         return replace(allocation, answer=replace(allocation.answer, holds_until_s=view.now_s)), memory
 

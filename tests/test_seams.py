@@ -13,8 +13,8 @@ import pytest
 from building import PLUG_INS, Scene, job
 from fairlead.model.allocation import Level
 from fairlead.model.errors import InputError
-from fairlead.policies import REGISTRY, find_policy
-from fairlead.policies.policy import Knows, Policy
+from fairlead.policies import REGISTRY, ROUND_POLICIES, TASK_POLICIES, find_policy, find_round_policy
+from fairlead.policies.policy import AnyPolicy, Knows, Policy, Promise, RoundPolicy
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "fairlead"
@@ -45,7 +45,7 @@ def test_there_is_a_made_up_policy_for_every_level() -> None:
     assert {policy.level for policy in PLUG_INS} == set(Level)
 
 
-@pytest.mark.parametrize("policy", REGISTRY.values(), ids=list(REGISTRY))
+@pytest.mark.parametrize("policy", ROUND_POLICIES.values(), ids=list(ROUND_POLICIES))
 def test_a_policy_sees_lengths_only_if_it_says_so(policy: Policy) -> None:
     view = Scene([job("a")]).view(policy=policy)
 
@@ -55,14 +55,14 @@ def test_a_policy_sees_lengths_only_if_it_says_so(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("policy", REGISTRY.values(), ids=list(REGISTRY))
-def test_a_policy_says_what_it_is(policy: Policy) -> None:
+def test_a_policy_says_what_it_is(policy: AnyPolicy) -> None:
     assert REGISTRY[policy.name] is policy
     assert policy.summary.endswith(".")
     assert policy.paper
 
 
 def test_lengths_that_nobody_declared_are_not_a_number() -> None:
-    view = Scene([replace(job("a"), steps=None), job("b", samples=7.0)]).view(policy=REGISTRY["srtf"])
+    view = Scene([replace(job("a"), steps=None), job("b", samples=7.0)]).view(policy=ROUND_POLICIES["srtf"])
 
     assert view.total is not None
     assert [total if total == total else None for total in view.total.tolist()] == [None, 7.0]
@@ -85,6 +85,33 @@ def test_an_unknown_policy_is_refused_with_those_there_are() -> None:
         find_policy("lifo")
 
 
+@pytest.mark.parametrize("name", TASK_POLICIES)
+def test_a_policy_for_single_tasks_is_not_found_where_rounds_are_decided(name: str) -> None:
+    assert find_policy(name) is TASK_POLICIES[name]
+    with pytest.raises(
+        InputError, match=f"{name} decides single tasks, which only the simulator runs; use one of fifo,"
+    ):
+        find_round_policy(name)
+
+
+def test_the_constructor_that_plug_ins_were_written_with_still_makes_round_policies() -> None:
+    old = Policy("old", "Nothing for anybody.", "made up", Level.GRANTS, ROUND_POLICIES["fifo"].allocate)
+
+    assert isinstance(old, RoundPolicy)
+    assert not old.knows
+    assert not old.promises
+
+
+def test_the_constructor_that_plug_ins_were_written_with_names_what_a_task_policy_is_made_with() -> None:
+    with pytest.raises(InputError, match=r"write TaskPolicy\(name, summary, paper, plan, knows\)"):
+        Policy("old", "Tasks.", "made up", Level.TASKS, lambda jobs, memory: (jobs, memory))
+
+
+def test_only_shares_can_be_promised_anything_of() -> None:
+    with pytest.raises(InputError, match="of level grants; leave out its promises"):
+        replace(ROUND_POLICIES["fifo"], promises=frozenset({Promise.NO_ENVY}))
+
+
 def test_imports_point_downwards_only() -> None:
     done = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"], capture_output=True, text=True, cwd=ROOT
@@ -94,16 +121,16 @@ def test_imports_point_downwards_only() -> None:
 
 
 def test_policies_do_not_import_each_other() -> None:
-    """What the registry imports is a policy, but for the seam itself and what tenants' policies share."""
+    """A file that exports a policy is imported by the registry alone; what policies share is in files that export none."""
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in (SOURCES / "policies").glob("*.py")}
+    registry = sources.pop("__init__")
+    policies = {name for name, text in sources.items() if re.search(r"^POLIC(Y|IES)\b", text, re.MULTILINE)}
 
-    def imported(path: Path) -> set[str]:
-        return set(re.findall(r"from fairlead\.policies\.(\w+)", path.read_text(encoding="utf-8")))
+    def imported(text: str) -> set[str]:
+        return set(re.findall(r"from fairlead\.policies\.(\w+)", text))
 
-    registry = SOURCES / "policies" / "__init__.py"
-    policies = imported(registry) - {"policy", "tenants"}
-    others = [path for path in (SOURCES / "policies").glob("*.py") if path != registry]
-
-    assert {path.name: found for path in others if (found := imported(path) & policies)} == {}
+    assert {name: found for name, text in sources.items() if (found := imported(text) & policies)} == {}
+    assert policies == set(re.findall(r"^    \*?(\w+)\.POLIC(?:Y|IES),", registry, re.MULTILINE))
 
 
 def test_the_package_itself_imports_nothing() -> None:

@@ -16,7 +16,7 @@ from fairlead.engines.requests import Hold, Submit
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase
-from fairlead.policies import REGISTRY
+from fairlead.policies import REGISTRY, find_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rounds.journal import Header
 from fairlead.rounds.loop import Settings, When, run
@@ -53,7 +53,7 @@ def directory(tmp_path: Path) -> Path:
         def tick(state: State) -> None:
             world.inbox.over = state.now_s >= 4.0
 
-        run(world.engine, log.state, REGISTRY["las"], Settings(1.0, When.EVENTS), log, tick)
+        run(world.engine, log.state, find_round_policy("las"), Settings(1.0, When.EVENTS), log, tick)
         log.commit(0)
     return path
 
@@ -86,7 +86,7 @@ def test_every_policy_continues_a_live_run(policy: Policy, directory: Path, tmp_
 def test_a_job_of_unknown_length_needs_an_assumption(directory: Path) -> None:
     start = origin(directory)
     with pytest.raises(InputError, match="length of job job-4 is unknown"):
-        continue_from(start, REGISTRY["las"], start.settings(), World())
+        continue_from(start, find_round_policy("las"), start.settings(), World())
 
 
 def test_what_does_not_fit_behind_a_state_is_refused(directory: Path) -> None:
@@ -94,4 +94,6 @@ def test_what_does_not_fit_behind_a_state_is_refused(directory: Path) -> None:
     spec = JobSpec("job-1", "t", "m", start.state.now_s + 1.0, 1, 5.0)
     for bad, complaint in ((spec, "in the state already"), (replace(spec, id="new", arrival_s=0.0), "wanted at")):
         with pytest.raises(InputError, match=complaint):
-            continue_from(start, REGISTRY["las"], start.settings(), World(), future=(bad,), unknown_lasts_s=1.0)
+            continue_from(
+                start, find_round_policy("las"), start.settings(), World(), future=(bad,), unknown_lasts_s=1.0
+            )

@@ -15,7 +15,7 @@ from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import MIXED_TYPES, View
 from fairlead.placement.moves import drop_idle_moves
 from fairlead.placement.pack import pack
-from fairlead.policies import REGISTRY
+from fairlead.policies import find_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import ModelFacts, Profile
@@ -147,7 +147,7 @@ def test_what_is_learnt_of_a_mix_is_learnt_of_each_of_its_types() -> None:
 
 
 def asked(view: View) -> list[list[int]]:
-    found, _ = REGISTRY["hlas-rounds"].allocate(view, None)
+    found, _ = find_round_policy("hlas-rounds").allocate(view, None)
     assert isinstance(found, Grants)
     return granted(view, found)
 
@@ -184,7 +184,7 @@ def test_service_on_a_slow_type_counts_for_less() -> None:
     )
     view = scene.view()
 
-    _, memory = REGISTRY["hlas-rounds"].allocate(view, None)
+    _, memory = find_round_policy("hlas-rounds").allocate(view, None)
 
     assert memory.reference_s.tolist() == [3600.0, 900.0, 0.0]
 

@@ -21,13 +21,13 @@ from fairlead.model.events import TenantSet
 from fairlead.model.jobs import JobSpec
 from fairlead.model.quotas import Quota
 from fairlead.model.view import View
-from fairlead.policies import REGISTRY
+from fairlead.policies import find_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
 
-FIFO = REGISTRY["fifo"]
+FIFO = find_round_policy("fifo")
 
 every_round_policy = pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))
 
@@ -151,7 +151,7 @@ def test_a_gang_that_gave_way_leaves_its_tenant_what_is_its_own() -> None:
 @pytest.mark.parametrize("name", ["gavel", "gavel-waterfill", "oef-coop", "equal-share"])
 def test_what_limits_take_from_a_share_stays_owed(name: str) -> None:
     """Deficits are what shares promised less what was given, and not less what a limit then denied."""
-    policy = REGISTRY[name]
+    policy = find_round_policy(name)
     state = Scene([*jobs("a", 4), *jobs("b", 4)], "v100:4").state()
     state.fold(TenantSet(state.now_s, "a", 1.0, (Quota("v100", 1, borrowing_limit=0),)))
     view = look(state, policy, 360.0)

@@ -16,7 +16,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.jobs import JobSpec
 from fairlead.placement.pack import pack
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, round_shares
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.rounds.look import look
 from fairlead.studies.policy_lab.policy_worlds import GPUS
 
@@ -55,7 +55,7 @@ def turn(jobs: Sequence[JobSpec], cluster: str, shares: Shares, rounds: int) -> 
     given, owing, moves = [], [], 0
     for r in range(rounds):
         state.pass_time(360.0 * r)
-        view = look(state, REGISTRY["fifo"], 360.0)
+        view = look(state, ROUND_POLICIES["fifo"], 360.0)
         nobody = np.zeros(view.jobs, dtype=bool)
         grants, owed, _ = round_shares(view, shares, owed, nobody)
         changed: dict[int, Spot] = pack(view, grants, nobody)
@@ -167,7 +167,7 @@ def test_inside_an_owner_the_job_with_the_least_service_goes_first() -> None:
     state = scene.state()
     stop(state, "a", 7200.0, 0.0)
 
-    view = look(state, REGISTRY["fifo"], 360.0)
+    view = look(state, ROUND_POLICIES["fifo"], 360.0)
 
     grants, _, _ = round_shares(view, shares_of([[1.0]], [0, 0]), NOTHING_OWED, np.zeros(2, dtype=bool))
 

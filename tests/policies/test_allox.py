@@ -9,7 +9,7 @@ import pytest
 
 from building import job, profile, setup
 from fairlead.model.jobs import JobSpec
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.policy import Policy
 from fairlead.studies.runs.simulate import simulate
 
@@ -18,7 +18,7 @@ ROUND_S = 100.0
 
 
 def starts_and_ends(
-    jobs: list[JobSpec], cluster: str, policy: Policy = REGISTRY["allox"]
+    jobs: list[JobSpec], cluster: str, policy: Policy = ROUND_POLICIES["allox"]
 ) -> dict[str, tuple[float, float]]:
     state = simulate(setup(jobs, cluster, policy, TWO, round_s=ROUND_S)).state
     return {spec.id: (float(state.first_start_s[j]), float(state.end_s[j])) for j, spec in enumerate(state.specs)}
@@ -74,4 +74,4 @@ def test_nobody_overtakes_unless_told_so() -> None:
     jobs = [job("a", samples=1000.0), job("b", 2, samples=200.0), job("c", samples=100.0)]
 
     assert starts_and_ends(jobs, "v100:2")["c"][0] == 1100.0
-    assert starts_and_ends(jobs, "v100:2", REGISTRY["allox"].with_parameters({"overtake": True}))["c"][0] == 0.0
+    assert starts_and_ends(jobs, "v100:2", ROUND_POLICIES["allox"].with_parameters({"overtake": True}))["c"][0] == 0.0

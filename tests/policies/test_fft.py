@@ -13,13 +13,13 @@ from fairlead.model.allocation import Level, Placement, Spot
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.fft import FFTMemory, fair_progress, fft, phi, ranked_costs, unit_of_work
 from fairlead.policies.policy import Policy
 from fairlead.rates.profile import Profile
 from fairlead.studies.runs.simulate import simulate
 
-FFT = REGISTRY["fft"]
+FFT = ROUND_POLICIES["fft"]
 PAPER = {"costs": "paper", "crowd": "now"}  # the equations as printed
 
 # Table 1: 8 and 1 epochs a minute on two single GPUs, two jobs of 16 epochs.

@@ -8,7 +8,7 @@ import pytest
 
 from building import Scene, job, speed
 from fairlead.model.cluster import NodeGroup, build_cluster
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.rounds.decide import Memory, decide
 
@@ -40,7 +40,7 @@ def test_of_two_spread_jobs_the_one_with_the_smaller_state_is_brought_together(c
         now_s=360.0,
     )
 
-    decision, _ = decide(scene.view(), REGISTRY["fifo"], Memory())
+    decision, _ = decide(scene.view(), ROUND_POLICIES["fifo"], Memory())
 
     assert decision.start.tolist() == [0 if cheap == "x" else 1]
     assert decision.spots == (((4, 2),),)
@@ -61,7 +61,7 @@ def test_a_gang_that_loses_nothing_by_being_spread_leaves_whole_nodes_to_one_tha
         now_s=360.0,
     )
 
-    decision, _ = decide(scene.view(), REGISTRY["fifo"], Memory())
+    decision, _ = decide(scene.view(), ROUND_POLICIES["fifo"], Memory())
 
     assert dict(zip(decision.start.tolist(), decision.spots, strict=True)) == {0: ((1, 1), (2, 1)), 1: ((0, 2),)}
 
@@ -70,6 +70,6 @@ def test_a_job_comes_back_to_the_node_that_it_last_ran_on() -> None:
     """`a` ran on the second node, had to give way, and both nodes are free now."""
     view = replace(Scene([job("a", 2, 1e6, model="x")], TWO_NODES, SPEEDS).view(), last_spot=lambda j: ((1, 2),))
 
-    decision, _ = decide(view, REGISTRY["fifo"], Memory())
+    decision, _ = decide(view, ROUND_POLICIES["fifo"], Memory())
 
     assert decision.spots == (((1, 2),),)

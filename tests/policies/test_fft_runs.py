@@ -12,14 +12,14 @@ from building import job, profile, setup
 from fairlead.model.allocation import Grants
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.fft import FFTMemory, fft
 from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.sim.truth import World
 from fairlead.studies.runs.simulate import simulate
 from fairlead.studies.runs.summary import Summary, summarise
 
-FFT = REGISTRY["fft"]
+FFT = ROUND_POLICIES["fft"]
 PAPER = {"costs": "paper", "crowd": "now"}  # the equations as printed
 ROUND_S = 300.0
 TYPES = "t4:12,a10:12,v100:12"

@@ -9,7 +9,7 @@ from building import Scene, job, profile, setup, start
 from fairlead.model.arrays import FloatArray
 from fairlead.model.events import Arrived
 from fairlead.numerics.levels import Gangs
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.gavel_ftf import finish_time_shares, gavel_ftf
 from fairlead.policies.gavel_makespan import gavel_makespan
 from fairlead.rounds.look import look
@@ -82,7 +82,7 @@ def test_what_is_done_counts_at_the_isolated_rate_of_its_time() -> None:
     scene = Scene([job("a", samples=1000.0), job("b", samples=1000.0, at=500.0)], "v100:1")
     state = Scene(scene.jobs[:1], "v100:1").state()
     start(state, "a", ((0, 1),), 0.0)
-    policy = REGISTRY["gavel-ftf"]
+    policy = ROUND_POLICIES["gavel-ftf"]
     _, memory = gavel_ftf(look(state, policy, 100.0), None)
     state.pass_time(500.0)
     state.fold(Arrived(500.0, scene.jobs[1]))

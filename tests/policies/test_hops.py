@@ -20,7 +20,7 @@ from fairlead.numerics.random import stream
 from fairlead.numerics.solve import NO_LIMIT
 from fairlead.numerics.spots import GREEDY, Plan, SpotChoices, exact
 from fairlead.placement.pool import neighbour_spots
-from fairlead.policies import REGISTRY, hops_planner
+from fairlead.policies import ROUND_POLICIES, hops_planner
 from fairlead.policies.hops import SLACK, adjust, hops, late_by, queue_order, window
 from fairlead.policies.hops_planner import SIGMA, Planner, free_for_planning, nodes_alike, urgencies
 from fairlead.rates.age import latency_ratio, restart_factor
@@ -402,7 +402,7 @@ def overload(seed: int, hours: float, load: float = 1.2, gpus: int = 32) -> list
 
 
 def test_hops_is_registered_as_a_policy_that_places() -> None:
-    assert REGISTRY["hops"].level == "placement"
+    assert ROUND_POLICIES["hops"].level == "placement"
 
 
 def test_a_gpu_in_use_is_worth_a_little_more_than_an_idle_one() -> None:

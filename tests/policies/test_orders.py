@@ -12,7 +12,7 @@ import pytest
 from building import Scene, granted, job, run_checked, setup, start, stop
 from fairlead.model.allocation import Grants
 from fairlead.model.view import View
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.equal_share import equal_share
 from fairlead.policies.las import las
 from fairlead.policies.orders import fifo, fifo_sticky, srtf
@@ -85,7 +85,7 @@ def test_srtf_counts_what_was_done() -> None:
     start(state, "a", ((0, 1),), 0.0, rate=1.0)
     state.pass_time(150.0)
 
-    view = look(state, REGISTRY["srtf"], 360.0)
+    view = look(state, ROUND_POLICIES["srtf"], 360.0)
 
     assert view.done is not None
     assert view.done.tolist() == [150.0, 0.0]
@@ -104,7 +104,7 @@ def test_las_puts_the_least_served_queue_first() -> None:
     start(state, "a", ((0, 1),), 0.0)
     stop(state, "a", 3600.0, 0.0)
 
-    assert line(las, look(state, REGISTRY["las"], 360.0)) == [0, 1]
+    assert line(las, look(state, ROUND_POLICIES["las"], 360.0)) == [0, 1]
 
 
 def test_las_goes_by_arrival_inside_a_queue() -> None:
@@ -112,7 +112,7 @@ def test_las_goes_by_arrival_inside_a_queue() -> None:
     start(state, "a", ((0, 1),), 0.0)
     stop(state, "a", 3599.0, 0.0)
 
-    assert line(las, look(state, REGISTRY["las"], 360.0)) == [1, 0]
+    assert line(las, look(state, ROUND_POLICIES["las"], 360.0)) == [1, 0]
 
 
 def test_las_counts_gpus_times_time() -> None:

@@ -7,7 +7,7 @@ from building import Scene, job, profile, setup
 from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import InputError
 from fairlead.model.events import NodeUsable
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.oef import cooperative, non_cooperative
 from fairlead.policies.tenants import virtual_users
 from fairlead.rounds.journal import NoJournal
@@ -53,7 +53,7 @@ def test_after_100_rounds_every_tenant_has_its_share_within_one_per_cent(seed: i
 
     state = State(made.cluster, made.estimator())
     with pytest.raises(EnoughError):
-        run(SimEngine(made.truth()), state, made.policy, made.settings, NoJournal(), count)
+        run(SimEngine(made.truth()), state, ROUND_POLICIES[policy], made.settings, NoJournal(), count)
     promised = rule(W, np.full(3, 8.0), np.ones(tenants)).shares  # type: ignore[operator]
     reached = (W * held / 100).sum(axis=1) / (W * promised).sum(axis=1)
     assert reached.min() > 0.99
@@ -92,7 +92,7 @@ def test_another_way_to_split_a_weight_is_refused() -> None:
 
 def test_shares_are_solved_again_only_when_tenants_rates_or_capacity_change() -> None:
     scene = Scene([job("a", model="fast", tenant="x"), job("b", model="even", tenant="y")], "v100:4,k80:4")
-    policy = REGISTRY["oef-coop"]
+    policy = ROUND_POLICIES["oef-coop"]
     state = scene.state()
     _, first = policy.allocate(look(state, policy, 360.0), None)
     _, again = policy.allocate(look(state, policy, 360.0), first)

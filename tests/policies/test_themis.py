@@ -10,7 +10,7 @@ import pytest
 from building import Scene, granted, job, profile, setup
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.themis import Leases, themis
 from fairlead.rounds.state import State
 from fairlead.studies.runs.simulate import simulate
@@ -69,7 +69,7 @@ def test_an_answer_holds_until_the_first_lease_ends() -> None:
 
 
 def ends(jobs: list[JobSpec], **parameters: float) -> dict[str, float]:
-    policy = REGISTRY["themis"].with_parameters(parameters)
+    policy = ROUND_POLICIES["themis"].with_parameters(parameters)
     state: State = simulate(setup(jobs, "v100:1", policy, TWO, round_s=100.0)).state
     return {spec.id: float(state.end_s[j]) for j, spec in enumerate(state.specs)}
 

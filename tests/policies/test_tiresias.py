@@ -10,7 +10,7 @@ import pytest
 from building import Scene, job, profile, setup
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.las import las
 from fairlead.policies.tiresias import tiresias, tiresias_fft
 from fairlead.rounds.state import State
@@ -20,7 +20,7 @@ TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1
 
 
 def run(name: str, jobs: list[JobSpec], cluster: str = "v100:1", **parameters: Any) -> State:
-    policy = REGISTRY[name].with_parameters(parameters)
+    policy = ROUND_POLICIES[name].with_parameters(parameters)
     return simulate(setup(jobs, cluster, policy, TWO, round_s=100.0)).state
 
 

@@ -25,7 +25,7 @@ from fairlead.model.events import (
 )
 from fairlead.model.quotas import Quota
 from fairlead.placement.rounding import Deficits
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.three_layer import ThreeLayer
 from fairlead.rounds.decide import Memory, decide
@@ -52,7 +52,7 @@ def test_gpus_that_others_hold_are_neither_capacity_nor_free() -> None:
 
     assert state.capacity.tolist() == [7, 4]
     assert state.node_free.tolist() == [1, 4, 4]
-    assert look(state, REGISTRY["fifo"], 60.0).node_free.tolist() == [1, 4, 4]
+    assert look(state, ROUND_POLICIES["fifo"], 60.0).node_free.tolist() == [1, 4, 4]
 
 
 def test_usable_gpus_come_back() -> None:
@@ -93,7 +93,7 @@ def test_only_usable_gpus_are_handed_out() -> None:
     state = Scene([job("a", 4), job("b", 2)], "v100:4").state()
     state.fold(NodeUsable(0.0, 0, 2))
 
-    decision, _ = decide(look(state, REGISTRY["las"], 60.0), REGISTRY["las"], Memory())
+    decision, _ = decide(look(state, ROUND_POLICIES["las"], 60.0), ROUND_POLICIES["las"], Memory())
 
     assert decision.start.tolist() == [1]
     assert decision.spots == (((0, 2),),)
@@ -115,7 +115,7 @@ def test_a_node_that_joins_has_the_next_position_and_a_new_type_the_next_column(
     assert state.cluster.types == ("v100", "k80", "p100")
     assert state.capacity.tolist() == [8, 4, 2]
     assert state.node_free.tolist() == [2, 4, 4, 2]
-    assert look(state, REGISTRY["fifo"], 60.0).rate.tolist() == [[2.0, 2.0, 2.0]]
+    assert look(state, ROUND_POLICIES["fifo"], 60.0).rate.tolist() == [[2.0, 2.0, 2.0]]
 
 
 def test_the_same_gpu_with_other_memory_is_another_type() -> None:
@@ -158,7 +158,7 @@ def test_a_node_that_is_there_cannot_join() -> None:
 
 def test_a_job_for_which_no_node_is_left_waits_until_one_joins() -> None:
     state = Scene([job("a", 1, types=("k80",)), job("b", 1)], "v100:4,k80:4").state()
-    las = REGISTRY["las"]
+    las = ROUND_POLICIES["las"]
     state.fold(NodeRemoved(1.0, 1))
     decision, _ = decide(look(state, las, 60.0), las, Memory())
     assert decision.start.tolist() == [1]
@@ -172,7 +172,7 @@ def test_a_wide_job_sees_a_type_that_has_become_large_enough() -> None:
     state = Scene([job("a", 6)], "v100:4").state()
     state.fold(NodeAdded(1.0, "more", "v100", 4, 16.0))
 
-    assert look(state, REGISTRY["las"], 60.0).rate.any()
+    assert look(state, ROUND_POLICIES["las"], 60.0).rate.any()
 
 
 def test_ended_jobs_keep_the_rates_that_they_had() -> None:
@@ -216,7 +216,7 @@ def test_what_was_learnt_of_a_node_is_kept_until_it_comes_back_as_another_type()
 
 def test_a_policy_forgets_and_deficits_stay_when_nodes_join() -> None:
     scene = Scene([job("a", 1), job("b", 1)], "v100:1,k80:1")
-    state, gavel = scene.state(), REGISTRY["gavel"]
+    state, gavel = scene.state(), ROUND_POLICIES["gavel"]
     _, memory = decide(look(state, gavel, 60.0), gavel, Memory())
     assert memory.of_policy(state.cluster) is memory.policy is not None
     state.fold(NodeAdded(1.0, "new", "p100", 4, 16.0))

@@ -19,7 +19,7 @@ from fairlead.model.cluster import parse_short_form
 from fairlead.model.errors import InputError
 from fairlead.model.events import Arrived, Cancelled, Held, Released, TenantSet
 from fairlead.model.quotas import Quota
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.three_layer import Sensing
 from fairlead.rounds.journal import JournalReader
@@ -75,7 +75,7 @@ def test_weights_quotas_and_holds_survive() -> None:
     assert again.active_jobs.tolist() == [0, 2]
     assert again.quotas is not None
     assert again.quotas.kept[0].tolist() == [2.0, 0.0]
-    view, same = look(state, REGISTRY["fifo"], 60.0), look(again, REGISTRY["fifo"], 60.0)
+    view, same = look(state, ROUND_POLICIES["fifo"], 60.0), look(again, ROUND_POLICIES["fifo"], 60.0)
     for name in ("tenant", "kind", "alike", "model", "width_set", "rate", "wait_s"):
         assert getattr(view, name).tolist() == getattr(same, name).tolist()
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from building import EVERY_POLICY, Scene, job, profile, run_checked, setup, speed
-from fairlead.model.allocation import Answer, Grants, Level, Placement, Shares, Spot
+from fairlead.model.allocation import Allocation, Answer, Grants, Level, Placement, Shares, Spot
 from fairlead.model.arrays import NO_JOBS
 from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.model.decision import Cause
 from fairlead.model.view import View
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.policy import Policy
 from fairlead.rates.profile import Profile
 from fairlead.rounds.decide import Memory, Rules, decide
@@ -35,7 +35,7 @@ def decisions(journal: Path) -> list[dict[str, Any]]:
 def test_a_spread_job_moves_together_at_the_next_round(tmp_path: Path) -> None:
     spread = Scene([job("a", 2, model="m")], BIG_AND_TWO_SMALL, SPREAD_HURTS, held={"a": ((1, 1), (2, 1))}, now_s=360)
 
-    decision, _ = decide(spread.view(), REGISTRY["fifo"], Memory())
+    decision, _ = decide(spread.view(), ROUND_POLICIES["fifo"], Memory())
 
     assert decision.spots == (((0, 2),),)
 
@@ -43,7 +43,7 @@ def test_a_spread_job_moves_together_at_the_next_round(tmp_path: Path) -> None:
 def test_a_spread_job_is_not_moved_together_inside_a_round() -> None:
     spread = Scene([job("a", 2, model="m")], BIG_AND_TWO_SMALL, SPREAD_HURTS, held={"a": ((1, 1), (2, 1))}, now_s=10)
 
-    decision, _ = decide(spread.view(), REGISTRY["fifo"], Memory(), Cause.EVENT)
+    decision, _ = decide(spread.view(), ROUND_POLICIES["fifo"], Memory(), Cause.EVENT)
 
     assert not decision.stop.size
 
@@ -53,7 +53,7 @@ def test_a_free_gpu_inside_a_round_goes_to_who_waits_even_if_it_should_be_anothe
     """The policy would give `wide` both GPUs of the node; `long` cannot be moved, so `narrow` has the other one."""
     jobs = [job("long", samples=1e6), job("wide", 2, samples=10.0), job("narrow", samples=1e4)]
     scene = Scene(jobs, "v100:2", held={"long": ((0, 1),)}, now_s=50.0)
-    made = REGISTRY[policy]
+    made = ROUND_POLICIES[policy]
 
     decision, _ = decide(scene.view(policy=made), made, Memory(), Cause.EVENT)
 
@@ -78,7 +78,7 @@ def _first(view: View) -> Grants:
 def test_a_spread_job_is_not_moved_together_before_min_run_is_over() -> None:
     spread = Scene([job("a", 2, model="m")], BIG_AND_TWO_SMALL, SPREAD_HURTS, held={"a": ((1, 1), (2, 1))}, now_s=360)
 
-    decision, _ = decide(spread.view(), REGISTRY["fifo"], Memory(), rules=Rules(min_run_s=361.0))
+    decision, _ = decide(spread.view(), ROUND_POLICIES["fifo"], Memory(), rules=Rules(min_run_s=361.0))
 
     assert not decision.stop.size
 
@@ -130,7 +130,7 @@ def test_jobs_that_take_turns_get_somewhere_even_if_a_restart_takes_longer_than_
 def test_a_job_is_not_stopped_while_it_restores_its_state() -> None:
     scene = Scene([job("a"), job("b")], "v100:1", held={"b": ((0, 1),)}, restart_s=400.0, now_s=360.0)
 
-    decision, _ = decide(scene.view(), REGISTRY["fifo"], Memory())
+    decision, _ = decide(scene.view(), ROUND_POLICIES["fifo"], Memory())
 
     assert not decision.stop.size
     assert decision.holds_until_s == 800.0
@@ -144,7 +144,7 @@ def idle_move() -> Scene:
 
 
 def test_gpus_that_a_dropped_move_leaves_go_to_a_job_that_waits() -> None:
-    decision, _ = decide(idle_move().view(), REGISTRY["fifo"], Memory())
+    decision, _ = decide(idle_move().view(), ROUND_POLICIES["fifo"], Memory())
 
     assert not decision.stop.size
     assert (decision.start.tolist(), decision.spots) == ([1], (((0, 1),),))
@@ -162,10 +162,10 @@ def test_gpus_that_a_dropped_move_leaves_are_charged() -> None:
     assert memory.owed.gpus.tolist() == [[0.0, 0.0], [-1.0, 0.0]]
 
 
-def _not_before_noon(view: View, memory: None) -> tuple[Grants, None]:
+def _not_before_noon(view: View, memory: None) -> tuple[Allocation, None]:
     if view.now_s < 43_200.0:
         return Grants(NO_JOBS, NO_JOBS, NO_JOBS, Answer(holds_until_s=43_200.0)), None
-    return REGISTRY["fifo"].allocate(view, memory)
+    return ROUND_POLICIES["fifo"].allocate(view, memory)
 
 
 def test_a_policy_may_wait_for_a_time_with_nothing_running(tmp_path: Path) -> None:

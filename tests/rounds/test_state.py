@@ -22,7 +22,7 @@ from fairlead.model.events import (
     Started,
     TenantSet,
 )
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.rounds.look import look
 
 ONE = np.array([0])
@@ -113,7 +113,7 @@ def test_columns_grow_without_losing_what_they_hold() -> None:
 def test_a_view_cannot_change_the_state() -> None:
     scene = Scene([job("a")], "v100:4")
     state = scene.state()
-    view = look(state, REGISTRY["fifo"], 360.0)
+    view = look(state, ROUND_POLICIES["fifo"], 360.0)
     view.node_free[0] = 0
 
     assert state.node_free.tolist() == [4]
@@ -127,7 +127,7 @@ def test_waiting_is_time_in_the_system_without_gpus() -> None:
     start(state, "a", ((0, 1),), 30.0)
     stop(state, "a", 40.0, 0.0)
     state.pass_time(100.0)
-    assert look(state, REGISTRY["fifo"], 360.0).wait_s.tolist() == [80.0]
+    assert look(state, ROUND_POLICIES["fifo"], 360.0).wait_s.tolist() == [80.0]
 
 
 def test_rates_are_zero_on_types_that_a_job_does_not_allow() -> None:
@@ -139,7 +139,7 @@ def test_rates_are_zero_on_types_that_a_job_does_not_allow() -> None:
 def test_a_job_for_which_there_is_no_hardware_waits_out_of_sight() -> None:
     state = Scene([job("a", types=("v100-32gib",)), job("b")], "v100:4,k80:4").state()
 
-    assert look(state, REGISTRY["fifo"], 360.0).job.tolist() == [1]
+    assert look(state, ROUND_POLICIES["fifo"], 360.0).job.tolist() == [1]
     assert (state.active, state.active_jobs.tolist()) == (2, [0, 1])
 
 
@@ -192,4 +192,4 @@ def test_a_tenant_gets_its_new_weight() -> None:
 
     state.fold(TenantSet(1.0, "t", 3.0))
 
-    assert look(state, REGISTRY["fifo"], 360.0).tenant_weight.tolist() == [3.0]
+    assert look(state, ROUND_POLICIES["fifo"], 360.0).tenant_weight.tolist() == [3.0]

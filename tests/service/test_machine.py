@@ -23,7 +23,7 @@ from fairlead.engines.pretend.runner import PretendRunner
 from fairlead.engines.requests import Cancel, Command, Hold, Release, SetPolicy, SetTenant
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.rounds.loop import Settings, When, run
 from fairlead.rounds.snapshot import dump
 from fairlead.service.process.scheduler import Durable
@@ -158,7 +158,7 @@ class History(RuleBasedStateMachine):
             engine = LiveEngine(log.state, runner, inbox, self.command_of, lambda: self.now_s)
             engine.resume()
             while not inbox.closed:
-                run(Durable(engine, log, inbox), log.state, REGISTRY[log.policy[0]], SETTINGS, log)
+                run(Durable(engine, log, inbox), log.state, ROUND_POLICIES[log.policy[0]], SETTINGS, log)
             log.commit(inbox.taken)
             if snapshot:
                 log.snapshot()

@@ -20,7 +20,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, NodeUp, Started, Stopped
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.sim.rounds.engine import SimEngine
@@ -291,7 +291,7 @@ def test_a_view_grows_with_active_jobs_only() -> None:
     """Hundreds of jobs have come and gone; the picture that is decided upon holds the few that are there."""
     jobs = [job(f"j{i:03}", samples=300.0, at=360.0 * i) for i in range(300)]
     seen: list[int] = []
-    fifo = REGISTRY["fifo"]
+    fifo = ROUND_POLICIES["fifo"]
 
     def watch(view: View, memory: None) -> tuple[Allocation, None]:
         seen.append(view.jobs)

@@ -15,7 +15,7 @@ from building import ROUND_POLICIES, THREE, Scene, job, start
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.decision import Decision
 from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, NodeUp, Stopped
-from fairlead.policies import REGISTRY
+from fairlead.policies import as_round_policy, find_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.three_layer import Sensing, build_estimator
@@ -66,7 +66,7 @@ def continue_run(
     steps = {spec.id: spec.steps for spec in made.trace.jobs}
     return simulate_from(
         state,
-        made.policy,
+        as_round_policy(made.policy),
         made.settings,
         made.world,
         future=made.trace.jobs[state.jobs :],
@@ -117,7 +117,7 @@ def test_a_break_changes_no_event(policy: Policy, example: int) -> None:
 
 
 def test_the_worlds_hold_what_the_law_is_about() -> None:
-    seen = [world(REGISTRY["las"], example) for example in WORLDS]
+    seen = [world(find_round_policy("las"), example) for example in WORLDS]
     kinds = {type(record) for made in seen for record in told(made)}
     assert {NodeDown, NodeUp, Lost, Stopped} <= kinds
     assert {made.settings.when for made in seen} == set(When)
@@ -144,11 +144,11 @@ def test_a_journal_holds_all_that_the_rest_of_the_run_depends_on(policy: Policy,
 
 def test_any_record_of_an_instant_may_be_the_last_one_that_was_folded() -> None:
     """Jobs that were starting, stopping or on a node that has just failed are settled as in the whole run."""
-    made = world(REGISTRY["las"], 0)
+    made = world(find_round_policy("las"), 0)
     records = told(made)
     for cut in range(0, len(records), 3):
         state = empty(made)
-        _, carried = carry(records[:cut], state, made.policy, made.settings)
+        _, carried = carry(records[:cut], state, as_round_policy(made.policy), made.settings)
         tape = Tape()
         continue_run(made, state, tape, carried)
 
@@ -159,7 +159,7 @@ def test_any_record_of_an_instant_may_be_the_last_one_that_was_folded() -> None:
 @pytest.mark.parametrize("example", WORLDS)
 def test_a_policy_that_remembers_nothing_needs_no_memory(name: str, example: int) -> None:
     """It may decide once more at the next boundary; what happens is the same."""
-    made = world(REGISTRY[name], example)
+    made = world(find_round_policy(name), example)
     whole = told(made)
     for time_s in some_times(whole)[1:]:
         tape = Tape()
@@ -187,7 +187,7 @@ def test_nodes_of_another_world_keep_their_condition() -> None:
 
 def test_a_node_that_is_down_stays_so_where_nodes_never_fail() -> None:
     scene = Scene([job("a", 2)], "v100:4x2", down=[0, 1], now_s=50.0)
-    result = simulate_from(scene.state(), REGISTRY["fifo"], Settings(60.0))
+    result = simulate_from(scene.state(), find_round_policy("fifo"), Settings(60.0))
     assert result.state.active == 1
     assert result.state.capacity.tolist() == [0]
 
@@ -196,7 +196,7 @@ def test_a_job_past_its_length_ends_now_and_one_on_a_node_that_is_down_is_lost()
     jobs = [job("over", samples=10.0), job("lost", samples=1000.0)]
     state = Scene(jobs, "v100:2x1", held={"over": ((0, 1),), "lost": ((1, 1),)}, now_s=50.0, down=[1]).state()
     tape = Tape()
-    result = simulate_from(state, REGISTRY["fifo"], Settings(60.0), journal=tape)
+    result = simulate_from(state, find_round_policy("fifo"), Settings(60.0), journal=tape)
 
     ended = {spec.id: float(result.state.end_s[j]) for j, spec in enumerate(state.specs)}
     assert ended["over"] == 50.0
@@ -211,15 +211,17 @@ def test_what_was_learnt_is_true_where_no_other_truth_is_stated() -> None:
     state.fold(Arrived(0.0, job("a", samples=1000.0)))
     start(state, "a", ((0, 1),), 0.0, rate=0.5)
     later = job("b", samples=100.0, at=10.0)
-    result = simulate_from(state, REGISTRY["fifo"], Settings(60.0), future=[later])
+    result = simulate_from(state, find_round_policy("fifo"), Settings(60.0), future=[later])
 
     assert result.state.end_s[:2].tolist() == [2000.0, 2040.0 + 200.0]
-    plain = simulate_from(state, REGISTRY["fifo"], Settings(60.0), future=[later], rates=TableEstimator(THREE, cluster))
+    plain = simulate_from(
+        state, find_round_policy("fifo"), Settings(60.0), future=[later], rates=TableEstimator(THREE, cluster)
+    )
     assert plain.state.end_s[1] == 2040.0 + 100.0
 
 
 def test_the_state_that_is_simulated_from_stays_as_it_is() -> None:
-    made = world(REGISTRY["gavel"], 0)
+    made = world(find_round_policy("gavel"), 0)
     first = continue_run(made, empty(made), Tape(), None, 900.0)
     before = dump(first.state)
     continue_run(made, first.state, Tape(), first.run.carried)

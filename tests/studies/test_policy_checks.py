@@ -16,20 +16,20 @@ import pytest
 from fairlead.cli.main import main
 from fairlead.model.allocation import Grants, Level
 from fairlead.model.view import View
-from fairlead.policies import REGISTRY
-from fairlead.policies.policy import Knows, Policy, Promise
+from fairlead.policies import REGISTRY, ROUND_POLICIES
+from fairlead.policies.policy import AnyPolicy, Knows, Policy, Promise
 from fairlead.studies.policy_lab.plugins import load_policy
 from fairlead.studies.policy_lab.policy_checks import CounterExample, check_policy, rules_for
 
 TEMPLATE = str(files("fairlead.studies.policy_lab").joinpath("templates/my_policy.py"))
 
 
-def failure(policy: Policy, examples: int = 30) -> CounterExample | None:
+def failure(policy: AnyPolicy, examples: int = 30) -> CounterExample | None:
     return [*check_policy(policy, range(examples))][-1]
 
 
 @pytest.mark.parametrize("policy", REGISTRY.values(), ids=list(REGISTRY))
-def test_every_policy_keeps_the_rules_and_its_promises(policy: Policy) -> None:
+def test_every_policy_keeps_the_rules_and_its_promises(policy: AnyPolicy) -> None:
     found = failure(policy, 5)
 
     assert found is None, f"{found.rule}: {found.said}\n{found.world}"
@@ -126,8 +126,8 @@ def test_a_counter_example_is_small() -> None:
 
 
 def test_a_promise_that_is_not_kept_is_found() -> None:
-    waste = replace(REGISTRY["equal-share"], promises=frozenset({Promise.NO_WASTE}))
-    liars = replace(REGISTRY["oef-coop"], promises=frozenset({Promise.NO_EXAGGERATION}))
+    waste = replace(ROUND_POLICIES["equal-share"], promises=frozenset({Promise.NO_WASTE}))
+    liars = replace(ROUND_POLICIES["oef-coop"], promises=frozenset({Promise.NO_EXAGGERATION}))
 
     for policy, said in ((waste, "higher with nobody worse off"), (liars, "by claiming")):
         found = failure(policy, 10)
@@ -158,7 +158,7 @@ def test_the_command_prints_what_to_run_again(tmp_path: Path, capsys: pytest.Cap
     [
         ("x = 1 +", "SyntaxError"),
         ("x = 1", 'has no "policy"'),
-        ("policy = 3", "wanted a fairlead.policies.policy.Policy"),
+        ("policy = 3", "wanted a RoundPolicy (or a TaskPolicy) of fairlead.policies.policy"),
         ("import no_such_module", "no_such_module"),
     ],
 )

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from building import TASK_POLICIES, Scene, job, profile, run_checked, setup, setups, speed
-from fairlead.model.allocation import Level
+from building import TASK_POLICIES, job, profile, run_checked, setup, setups, speed
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Served
-from fairlead.model.tasks import Instance, Known, Plan, Rule
-from fairlead.policies import REGISTRY
-from fairlead.policies.policy import Knows, Policy
+from fairlead.model.tasks import Instance, Known, Rule, TaskPlan
+from fairlead.policies import as_round_policy
+from fairlead.policies.policy import Knows, TaskPolicy
 from fairlead.rates.profile import Profile
-from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.journal import JournalReader
 from fairlead.sim.tasks.check import violations
 from fairlead.sim.tasks.engine import dispatch
@@ -52,7 +51,7 @@ def tasks_of(made: Setup, **more: Any) -> TaskJobs:
 @every_task_policy
 @given(width=st.sampled_from((1, 2, 3, 4, 8)), gpu=st.sampled_from(("v100", "p100")), steps=st.floats(0.5, 1e5))
 def test_k_equal_gpus_together_have_exactly_the_rate_of_the_gang(
-    policy: Policy, width: int, gpu: str, steps: float
+    policy: TaskPolicy, width: int, gpu: str, steps: float
 ) -> None:
     spec = replace(job("a", width, model="m"), steps=steps)
 
@@ -63,7 +62,7 @@ def test_k_equal_gpus_together_have_exactly_the_rate_of_the_gang(
 
 @every_task_policy
 @given(data=st.data())
-def test_every_schedule_can_be_carried_out(policy: Policy, data: st.DataObject) -> None:
+def test_every_schedule_can_be_carried_out(policy: TaskPolicy, data: st.DataObject) -> None:
     made = data.draw(setups(policy))
     if made.trace.jobs:
         jobs = tasks_of(made)
@@ -136,9 +135,18 @@ def test_failing_nodes_are_refused() -> None:
         simulate(setup([job("a")], "v100:2", "hlas", world=World(mtbf_s=1000.0)))
 
 
-def test_a_round_cannot_be_decided_by_a_policy_for_tasks() -> None:
-    with pytest.raises(InputError, match="only the simulator runs it"):
-        decide(Scene([job("a")]).view(), REGISTRY["hlas"], Memory())
+@pytest.mark.parametrize("policy", TASK_POLICIES, ids=attrgetter("name"))
+def test_a_round_cannot_be_decided_by_a_policy_for_tasks(policy: TaskPolicy) -> None:
+    with pytest.raises(InputError, match="which only the simulator runs; use one of fifo, "):
+        as_round_policy(policy)
+
+
+def test_what_is_no_plan_is_refused_in_the_words_of_who_writes_policies() -> None:
+    def nothing(known: Known) -> TaskPlan:
+        return None  # type: ignore[return-value]
+
+    with pytest.raises(InputError, match="policy none returned None; plan must return a TaskPlan"):
+        simulate(setup([job("a")], policy=TaskPolicy("none", "", "", nothing)))
 
 
 def test_a_cost_of_moves_is_paid_at_every_switch() -> None:
@@ -152,23 +160,23 @@ def test_a_cost_of_moves_is_paid_at_every_switch() -> None:
 
 
 @pytest.mark.parametrize("policy", [p for p in TASK_POLICIES if Knows.LENGTHS not in p.knows], ids=attrgetter("name"))
-def test_who_does_not_know_lengths_is_not_shown_them(policy: Policy) -> None:
+def test_who_does_not_know_lengths_is_not_shown_them(policy: TaskPolicy) -> None:
     shown: list[object] = []
 
-    def allocate(jobs: object, memory: None) -> tuple[Plan, None]:
+    def plan(jobs: Known) -> TaskPlan:
         shown.append(jobs)
-        plan, _ = policy.allocate(jobs, memory)
-        assert isinstance(plan, Plan)
-        return plan, None
+        return cast(Callable[[Known], TaskPlan], policy.plan)(jobs)
 
-    simulate(setup([job("a"), job("b", 2)], "v100:2", replace(policy, allocate=allocate)))
+    simulate(setup([job("a"), job("b", 2)], "v100:2", replace(policy, plan=plan)))
 
     assert [type(jobs) for jobs in shown] == [Known]
 
 
 @pytest.mark.parametrize("policy", [p for p in TASK_POLICIES if Knows.ARRIVALS not in p.knows], ids=attrgetter("name"))
 @given(data=st.data())
-def test_who_does_not_know_arrivals_decides_the_same_whoever_comes_later(policy: Policy, data: st.DataObject) -> None:
+def test_who_does_not_know_arrivals_decides_the_same_whoever_comes_later(
+    policy: TaskPolicy, data: st.DataObject
+) -> None:
     made = data.draw(setups(policy))
     if policy.name == "plug-in-tasks" or not made.trace.jobs:
         return
@@ -190,12 +198,12 @@ def test_who_does_not_know_arrivals_decides_the_same_whoever_comes_later(policy:
 
 
 def test_only_who_knows_everything_may_try_several_plans() -> None:
-    def two(jobs: Instance, memory: None) -> tuple[Plan, None]:
+    def two(jobs: Instance) -> TaskPlan:
         rule = Rule(np.zeros(jobs.jobs), np.zeros(jobs.jobs))
-        return Plan((("one", rule), ("other", rule))), None
+        return TaskPlan((("one", rule), ("other", rule)))
 
     with pytest.raises(BrokenInvariantError, match="does not know all jobs"):
-        simulate(setup([job("a")], policy=Policy("two", "", "", Level.TASKS, two, frozenset({Knows.LENGTHS}))))
+        simulate(setup([job("a")], policy=TaskPolicy("two", "", "", two, frozenset({Knows.LENGTHS}))))
 
 
 def test_gpu_time_is_counted_task_by_task(tmp_path: Path) -> None:

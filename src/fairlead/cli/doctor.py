@@ -52,8 +52,7 @@ def _solver() -> Finding:
     try:
         import numpy as np
 
-        from fairlead.policies import WORK
-        from fairlead.policies.oef import cooperative
+        from fairlead.policies.oef import WORK, cooperative
 
         found = cooperative(np.array([[1.0, 2.0], [1.0, 3.0]]), np.array([1.0, 1.0]), np.ones(2), None, WORK)
         return Finding("solver", True, f"HiGHS divides two GPU types between two tenants ({found.status})")

@@ -169,9 +169,9 @@ def set_policy(
 ) -> None:
     """Let another registered policy decide from now on."""
     from fairlead.cli.options import parse_parameters
-    from fairlead.policies import find_policy
+    from fairlead.policies import find_round_policy
 
-    parameters = parse_parameters(param or [], find_policy(name).parameters)
+    parameters = parse_parameters(param or [], find_round_policy(name).parameters)
     _told(Client.from_environment().put("/policy", {"name": name, "parameters": parameters}), output)
 
 

@@ -85,11 +85,12 @@ def simulate_onwards(
 
 
 def _policy(name: str | None, param: list[str]) -> Policy | None:
+    from fairlead.policies import as_round_policy
     from fairlead.studies.policy_lab.plugins import load_policy
 
     if name is None:
         return None
-    policy = load_policy(name)
+    policy = as_round_policy(load_policy(name))
     return policy.with_parameters(parse_parameters(param, policy.parameters))
 
 

@@ -14,7 +14,7 @@ from fairlead.model.words import choose
 
 if TYPE_CHECKING:
     from fairlead.model.cluster import Cluster
-    from fairlead.policies.policy import Policy
+    from fairlead.policies.policy import AnyPolicy
     from fairlead.rates.profile import Profile
     from fairlead.rounds.loop import Settings
     from fairlead.sim.truth import World
@@ -90,7 +90,7 @@ class Rules:
         False
     )
 
-    def setup(self, cluster: Cluster, trace: Trace, profile: Profile, policy: Policy, seed: int = 0) -> Setup:
+    def setup(self, cluster: Cluster, trace: Trace, profile: Profile, policy: AnyPolicy, seed: int = 0) -> Setup:
         from fairlead.rates.three_layer import Sensing
         from fairlead.studies.runs.simulate import Setup
 

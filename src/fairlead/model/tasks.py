@@ -158,7 +158,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class TaskPlan:
     """What a policy for single tasks answers: a rule, or a list of rounds (a job's r-th mention is its r-th round).
 
     Whoever knows all jobs and their lengths may name several: the one with the smallest sum of w C is kept.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Grants
+from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import FloatArray
 from fairlead.model.view import View
 from fairlead.placement.moves import held_by, left_over
+from fairlead.policies.policy import Knows, RoundPolicy
 from fairlead.policies.type_queues import TypeQueues, join, remaining_times
 
 
@@ -43,3 +44,13 @@ def allox(view: View, memory: TypeQueues | None, *, overtake: bool = False) -> t
         np.concatenate((held.gpus, view.width[started])),
         Answer(),
     ), queues
+
+
+POLICY = RoundPolicy(
+    name="allox",
+    summary="One queue per type; an arrival joins where it would end first, and is never interrupted.",
+    paper="AlloX (EuroSys 2020), as FFT's paper uses it",
+    level=Level.GRANTS,
+    allocate=allox,
+    knows=frozenset({Knows.LENGTHS}),
+)

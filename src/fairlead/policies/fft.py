@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Grants
+from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.view import View
 from fairlead.numerics.gangs import ITERATIONS, NO_TYPE, NODES, SETTLE, Effort, assign
 from fairlead.numerics.metrics import isolated_rate
+from fairlead.policies.policy import Knows, RoundPolicy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,3 +190,13 @@ def _check(costs: str, work: str, crowd: str, alone: str) -> None:
     ):
         if value not in wanted:
             raise InputError(f'fft: {name} is "{value}"; wanted {" or ".join(wanted)}')
+
+
+POLICY = RoundPolicy(
+    name="fft",
+    summary="Every round the cheapest assignment of jobs to types; a job that lags behind its fair progress gets cheaper.",
+    paper="FFT (ICS 2025)",
+    level=Level.GRANTS,
+    allocate=fft,
+    knows=frozenset({Knows.LENGTHS}),
+)

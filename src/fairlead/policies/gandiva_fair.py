@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairlead.model.allocation import Level
 from fairlead.model.arrays import FloatArray
 from fairlead.numerics.fairness import normalise
+from fairlead.policies.policy import Promise, RoundPolicy
+from fairlead.policies.tenants import by_tenants
 
 
 def gandiva_fair(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray:
@@ -56,3 +59,17 @@ def _trade(W: FloatArray, x: FloatArray, slow: int, fast: int) -> None:
             bought, paid, b = wanted, x[buyer, slow], b + 1
         x[[buyer, seller], fast] += bought, -bought
         x[[buyer, seller], slow] += -paid, paid
+
+
+def _divide(speedup: FloatArray, capacity: FloatArray, weight: FloatArray, _: None) -> tuple[FloatArray, str, None]:
+    return gandiva_fair(speedup, capacity, weight), "", None
+
+
+POLICY = RoundPolicy(
+    name="gandiva-fair",
+    summary="Every tenant its equal share of every type, then trades between tenants with unlike speedups.",
+    paper="Gandiva_fair (EuroSys 2020)",
+    level=Level.SHARES,
+    allocate=by_tenants(_divide),
+    promises=frozenset({Promise.SHARING_INCENTIVE}),
+)

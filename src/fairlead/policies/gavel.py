@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Shares
+from fairlead.model.allocation import Answer, Level, Shares
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.jobs import MOST_GPUS
 from fairlead.model.view import View
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.maxmin import MaxMinSolver
+from fairlead.policies.policy import RoundPolicy
 
 # A solver that has seen this many times more groups than there are now is started afresh.
 CROWDED = 4
@@ -90,3 +91,12 @@ def _group(view: View) -> tuple[IntArray, IntArray, IntArray]:
     group = np.empty(len(count), dtype=np.int64)
     group[numbers] = np.arange(len(numbers))
     return group[view.alike], first[numbers], count[numbers]
+
+
+POLICY = RoundPolicy(
+    name="gavel",
+    summary="The job worst off against its isolated share is as well off as it can be, then the total is largest.",
+    paper="Gavel (OSDI 2020), heterogeneity-aware max-min",
+    level=Level.SHARES,
+    allocate=gavel,
+)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.allocation import Shares
+from fairlead.model.allocation import Level, Shares
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.levels import Gangs, raise_level, raise_total
 from fairlead.policies.kept_shares import KeptShares, keep, to_go_s
+from fairlead.policies.policy import Knows, RoundPolicy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,3 +87,13 @@ def _places(job: IntArray, known: IntArray) -> tuple[IntArray, IntArray]:
     at = np.minimum(np.searchsorted(known, job), len(known) - 1)
     same = np.flatnonzero(known[at] == job)
     return same, at[same]
+
+
+POLICY = RoundPolicy(
+    name="gavel-ftf",
+    summary="The job that ends latest against its time alone ends as early as it can, then the total speed is largest.",
+    paper="Gavel (OSDI 2020), finish-time fairness",
+    level=Level.SHARES,
+    allocate=gavel_ftf,
+    knows=frozenset({Knows.LENGTHS}),
+)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.model.allocation import Shares
+from fairlead.model.allocation import Level, Shares
 from fairlead.model.view import View
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.levels import Gangs, raise_in_step_then_total
 from fairlead.policies.kept_shares import KeptShares, keep, to_go_s
+from fairlead.policies.policy import Knows, RoundPolicy
 
 
 def gavel_makespan(view: View, memory: KeptShares | None, *, every_s: float = 1800.0) -> tuple[Shares, KeptShares]:
@@ -32,3 +33,13 @@ def gavel_makespan(view: View, memory: KeptShares | None, *, every_s: float = 18
     else:
         kept = keep(view, gangs.shares(raised[1]), every_s, "optimal")
     return kept.shares, kept
+
+
+POLICY = RoundPolicy(
+    name="gavel-makespan",
+    summary="The last of the jobs that are here ends as early as it can.",
+    paper="Gavel (OSDI 2020), makespan (its minimum total duration)",
+    level=Level.SHARES,
+    allocate=gavel_makespan,
+    knows=frozenset({Knows.LENGTHS}),
+)

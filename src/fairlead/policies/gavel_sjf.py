@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Shares
+from fairlead.model.allocation import Answer, Level, Shares
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.solve import Limit, LinearProgram, Optimal, solve
+from fairlead.policies.policy import Knows, RoundPolicy
 
 ITERATIONS = 1_000_000
 
@@ -81,3 +82,13 @@ def _solve(view: View, gain: FloatArray) -> FloatArray | None:
     gpus = np.zeros(gain.shape)
     gpus[jobs, types] = found.x * width
     return gpus
+
+
+POLICY = RoundPolicy(
+    name="gavel-sjf",
+    summary="Shares that favour the speed of the jobs with the shortest time to go.",
+    paper="Gavel (OSDI 2020), shortest job first",
+    level=Level.SHARES,
+    allocate=gavel_sjf,
+    knows=frozenset({Knows.LENGTHS}),
+)

@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 
-from fairlead.model.allocation import Shares
+from fairlead.model.allocation import Level, Shares
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.model.words import choose
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.levels import Gangs, Weigh, fill_water
 from fairlead.policies.kept_shares import KeptShares, keep
+from fairlead.policies.policy import RoundPolicy
 
 INSIDE = ("fair", "fifo")
 
@@ -90,3 +91,21 @@ def _groups(view: View, kind: IntArray) -> tuple[IntArray, IntArray]:
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place[group], first[order]
+
+
+POLICIES = (
+    RoundPolicy(
+        name="gavel-waterfill",
+        summary="Max-min against the isolated share, level by level: who is held down stays, the others rise further.",
+        paper="Gavel (OSDI 2020), max-min with water filling",
+        level=Level.SHARES,
+        allocate=gavel_waterfill,
+    ),
+    RoundPolicy(
+        name="gavel-hierarchical",
+        summary="Water filling over tenants by weight, and inside each tenant over its jobs, fair or first in first out.",
+        paper="Gavel (OSDI 2020), hierarchical",
+        level=Level.SHARES,
+        allocate=gavel_hierarchical,
+    ),
+)

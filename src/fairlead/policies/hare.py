@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.tasks import Instance, Plan, Rule
+from fairlead.model.tasks import Instance, Rule, TaskPlan
 from fairlead.numerics.task_bounds import Midpoints, pooled
 from fairlead.policies.gpu_choice import MILD_ADVANTAGE, comparative, priced
+from fairlead.policies.policy import Knows, TaskPolicy
 
 SIGMA = 1.3
 STRENGTHS = (0.25, 0.5, 0.75)  # of comparative advantage
@@ -22,19 +23,17 @@ MOST_JOBS = 300  # whose mid-points are computed
 ADVANTAGE = 0.5  # the one that is used where only one is run; chosen on seeds that no report uses
 
 
-def plan(given: Instance, memory: None, *, most_jobs: int = MOST_JOBS) -> tuple[Plan, None]:
+def plan(given: Instance, *, most_jobs: int = MOST_JOBS) -> TaskPlan:
     """Offline: all jobs, their lengths and arrivals are known. The whole portfolio, or beyond `most_jobs` its rules by
     remaining work alone: the programs behind the others grow faster than the workload.
     """
     few = given.jobs <= most_jobs
-    return Plan(tuple(candidates(given) if few else by_remaining_work(given))), None
+    return TaskPlan(tuple(candidates(given) if few else by_remaining_work(given)))
 
 
-def replan(
-    given: Instance, memory: None, *, sigma: float = SIGMA, advantage: float = MILD_ADVANTAGE
-) -> tuple[Plan, None]:
+def replan(given: Instance, *, sigma: float = SIGMA, advantage: float = MILD_ADVANTAGE) -> TaskPlan:
     """Online: lengths are known, arrivals are not. After every event the shortest remaining work goes first."""
-    return Plan((("srpt", weighted_srpt(given, sigma=sigma, advantage=advantage)),)), None
+    return TaskPlan((("srpt", weighted_srpt(given, sigma=sigma, advantage=advantage)),))
 
 
 def faithful(given: Instance, midpoints: Midpoints) -> IntArray:
@@ -134,3 +133,21 @@ def fluid_midpoints(given: Instance) -> FloatArray:
 def _listed(job: IntArray, key: FloatArray) -> IntArray:
     """Jobs of all rounds in the order of their keys. Keys ascend within a job, so its r-th mention is round r."""
     return job[np.argsort(key, kind="stable")]
+
+
+POLICIES = (
+    TaskPolicy(
+        name="hare",
+        summary="Single tasks of training rounds on mixed GPUs; the best of a portfolio of plans, made in advance.",
+        paper="Hare (HPDC 2022)",
+        plan=plan,
+        knows=frozenset({Knows.LENGTHS, Knows.ARRIVALS}),
+    ),
+    TaskPolicy(
+        name="hare-online",
+        summary="Single tasks on mixed GPUs; the shortest remaining work first, planned anew after every event.",
+        paper="Hare (HPDC 2022), without knowledge of arrivals",
+        plan=replan,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+)

@@ -13,8 +13,9 @@ from bisect import insort
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
-from fairlead.model.tasks import Known, Plan, Rule
+from fairlead.model.tasks import Known, Rule, TaskPlan
 from fairlead.policies.gpu_choice import MILD_ADVANTAGE, comparative
+from fairlead.policies.policy import TaskPolicy
 
 SIGMA = 1.3
 FIRST_QUEUE_TASKS = 4.0
@@ -25,7 +26,6 @@ ADVANTAGE = 0.5  # strength of comparative advantage in the choice of the GPU; c
 
 def plan(
     known: Known,
-    memory: None,
     *,
     first_tasks: float = FIRST_QUEUE_TASKS,
     growth: float = GROWTH,
@@ -33,7 +33,7 @@ def plan(
     promote: float = 0.0,
     sigma: float = SIGMA,
     advantage: float = MILD_ADVANTAGE,
-) -> tuple[Plan, None]:
+) -> TaskPlan:
     """`hlas` as a policy; with `promote` = 0 nothing is promoted."""
     rule = hlas(
         known,
@@ -44,7 +44,7 @@ def plan(
         sigma=sigma,
         advantage=advantage,
     )
-    return Plan((("least attained service", rule),)), None
+    return TaskPlan((("least attained service", rule),))
 
 
 def hlas(
@@ -86,3 +86,11 @@ def _median_so_far(values: FloatArray) -> FloatArray:
         insort(seen, value)
         found.append((seen[(len(seen) - 1) // 2] + seen[len(seen) // 2]) / 2)
     return np.array(found)
+
+
+POLICY = TaskPolicy(
+    name="hlas",
+    summary="Single tasks on mixed GPUs; least attained service in reference seconds first, in queues.",
+    paper="Hare (IEEE TCC 2024), heterogeneity-aware least attained service",
+    plan=plan,
+)

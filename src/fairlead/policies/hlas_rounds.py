@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Grants
+from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
+from fairlead.policies.policy import RoundPolicy
 
 # A job that is this close to the end of its queue has reached it: service is a sum, and sums differ in their last digits.
 REACHED = 1.0 - 1e-6
@@ -177,3 +178,12 @@ def _sinks_in_s(view: View, grants: Grants, to_next: FloatArray) -> float:
     gpus = np.bincount(grants.jobs, grants.gpus, view.jobs)[jobs]
     # At its fastest: an answer that is looked at too early is found to hold.
     return max(float((to_next[jobs] * view.weight[jobs] / gpus).min()), 0.0)
+
+
+POLICY = RoundPolicy(
+    name="hlas-rounds",
+    summary="Least attained service in reference GPU-seconds first; a relaxed job may mix the free GPUs of several types.",
+    paper="Hare (IEEE TCC 2024), in rounds, for live clusters",
+    level=Level.GRANTS,
+    allocate=hlas_rounds,
+)

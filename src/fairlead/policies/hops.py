@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fairlead.model.allocation import NOWHERE, Answer, Placement
+from fairlead.model.allocation import NOWHERE, Answer, Level, Placement
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.model.words import choose
 from fairlead.numerics.metrics import isolated_rate
 from fairlead.placement.pool import free_after
 from fairlead.policies.hops_planner import POWER, SERVED, SIGMA, Planner, free_for_planning
+from fairlead.policies.policy import Knows, RoundPolicy
 from fairlead.rates.age import expected_age_s, latency_ratio
 
 SLACK = 0.25  # of its age that a job may fall behind while it runs before that counts
@@ -161,3 +162,13 @@ _PRIORITIES: dict[str, Callable[[View], FloatArray]] = {
     "sjf": lambda view: -expected_age_s(view) / 3600.0,
     "srtf": lambda view: -_remaining_s(view) / 3600.0,
 }
+
+
+POLICY = RoundPolicy(
+    name="hops",
+    summary="Who is latest first; each gets a concrete place, by a program that weighs lateness and speeds.",
+    paper="Hops (SoCC 2024)",
+    level=Level.PLACEMENT,
+    allocate=hops,
+    knows=frozenset({Knows.LENGTHS}),
+)

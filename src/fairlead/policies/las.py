@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Grants
+from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.errors import InputError
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
+from fairlead.policies.policy import RoundPolicy
 
 
 def las(view: View, memory: None, *, queues_gpu_s: tuple[float, ...] = (3600.0, 36000.0)) -> tuple[Grants, None]:
@@ -27,3 +28,12 @@ def las(view: View, memory: None, *, queues_gpu_s: tuple[float, ...] = (3600.0, 
     to_next = np.append(bounds, np.inf)[queue[jobs]] - view.attained_gpu_s[jobs]  # GPU-seconds
     sinks_s = (to_next / gpus).min(initial=np.inf)  # until a job changes its queue
     return Grants(jobs, types, gpus, Answer(holds_until_s=view.now_s + float(sinks_s))), None
+
+
+POLICY = RoundPolicy(
+    name="las",
+    summary="Least attained GPU-time first, in queues; blind to GPU types, fastest free GPUs first.",
+    paper="Tiresias (NSDI 2019), two-dimensional LAS",
+    level=Level.GRANTS,
+    allocate=las,
+)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.model.allocation import Level
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.envy_free import EnvyFree, Warm, largest_total
 from fairlead.numerics.fairness import normalise
@@ -34,8 +35,11 @@ from fairlead.numerics.solve import (
     columns_from_entries,
     solve,
 )
+from fairlead.policies.policy import Promise, RoundPolicy
+from fairlead.policies.tenants import by_tenants
 
 SAME_SPEEDUP = 10  # decimals of a normalised speedup that count: scaling a tenant's rates must not change the answer
+WORK = Limit(iterations=1_000_000)  # of one solve
 PRICED = 1e-9  # a type that adds less than this part to the level has no price
 
 
@@ -205,3 +209,37 @@ def _highest_level(
     price = np.where(found.row_dual[groups:] < -PRICED, -found.row_dual[groups:], 0.0)  # these add up to t
     bundle = found.x[:t].reshape(groups, k) * m * (a / w)[:, None]
     return _Level(bundle, price * unit / m)
+
+
+def _divide_cooperative(
+    speedup: FloatArray, capacity: FloatArray, weight: FloatArray, warm: Warm | None
+) -> tuple[FloatArray, str, Warm | None]:
+    split = cooperative(speedup, capacity, weight, warm, WORK)
+    return split.shares, split.status, split.warm
+
+
+def _divide_non_cooperative(
+    speedup: FloatArray, capacity: FloatArray, weight: FloatArray, _: None
+) -> tuple[FloatArray, str, None]:
+    split = non_cooperative(speedup, capacity, weight, WORK)
+    return split.shares, split.status, None
+
+
+POLICIES = (
+    RoundPolicy(
+        name="oef-coop",
+        summary="The largest total throughput that leaves no tenant envious of another.",
+        paper="OEF (Middleware 2024), cooperative",
+        level=Level.SHARES,
+        allocate=by_tenants(_divide_cooperative),
+        promises=frozenset({Promise.NO_ENVY, Promise.SHARING_INCENTIVE}),
+    ),
+    RoundPolicy(
+        name="oef-noncoop",
+        summary="Equal normalised throughput for all tenants, as high as it goes; exaggerating one's speedups never pays.",
+        paper="OEF (Middleware 2024), non-cooperative",
+        level=Level.SHARES,
+        allocate=by_tenants(_divide_non_cooperative),
+        promises=frozenset({Promise.NO_WASTE, Promise.NO_EXAGGERATION}),
+    ),
+)

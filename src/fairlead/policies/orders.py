@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Grants
+from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
 from fairlead.placement.moves import held_by, joined, left_over
+from fairlead.policies.policy import Knows, RoundPolicy
 
 
 def fifo(view: View, memory: None) -> tuple[Grants, None]:
@@ -37,3 +38,29 @@ def srtf(view: View, memory: None) -> tuple[Grants, None]:
     # Who runs only moves further ahead of who waits; so while all have their fastest type, nothing can change.
     at_best = bool((view.rate[jobs, types] == fastest[jobs]).all())
     return Grants(jobs, types, gpus, Answer(holds_until_s=math.inf if at_best else view.now_s)), None
+
+
+POLICIES = (
+    RoundPolicy(
+        name="fifo",
+        summary="In order of arrival every round; each job takes its fastest type with room and may move.",
+        paper="plain order",
+        level=Level.GRANTS,
+        allocate=fifo,
+    ),
+    RoundPolicy(
+        name="fifo-sticky",
+        summary="In order of arrival; a job stays where it started until it ends.",
+        paper="plain order",
+        level=Level.GRANTS,
+        allocate=fifo_sticky,
+    ),
+    RoundPolicy(
+        name="srtf",
+        summary="Shortest remaining time on the fastest type first.",
+        paper="plain order",
+        level=Level.GRANTS,
+        allocate=srtf,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+)

@@ -1,4 +1,8 @@
-"""The policy seam: who should hold what. A policy is pure; what it wants to remember it returns and gets back."""
+"""The policy seam: which jobs should hold what. A policy is pure; what it wants to remember it returns and gets back.
+
+There are two kinds. A *round policy* is asked every round, on a live cluster and in the simulator alike. A *task policy*
+is asked once, for all jobs, and plans single tasks, which only the simulator runs.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from fairlead.model.allocation import Level
+from fairlead.model.allocation import Allocation, Level
 from fairlead.model.errors import InputError
+from fairlead.model.tasks import Instance, Known, TaskPlan
+from fairlead.model.view import View
 from fairlead.model.words import did_you_mean
 
-# allocate(view, memory) -> (allocation, memory); memory is None at first. At level tasks it is asked once, for all jobs:
-# allocate(jobs, None) -> (plan, None), where jobs are an `Instance`, or without knowledge of lengths a `Known`.
-Allocate = Callable[..., tuple[Any, Any]]
+M = TypeVar("M")  # what a round policy remembers
 
 
 class Knows(StrEnum):
-    """What the view shows a policy beyond the present."""
+    """What a policy is shown beyond the present."""
 
     LENGTHS = "lengths"  # samples asked for and done
     ARRIVALS = "arrivals"  # jobs that have not come yet
@@ -34,25 +38,99 @@ class Promise(StrEnum):
     NO_EXAGGERATION = "exaggerating does not pay"
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Allocate(Protocol[M]):
+    """One round: the view and the memory of the last round (None at first) -> the allocation and the next memory.
+
+    Keyword-only arguments with defaults are the policy's parameters.
+    """
+
+    def __call__(self, view: View, memory: M | None, /) -> tuple[Allocation, M]: ...
+
+
+# All jobs -> one plan. A policy that does not declare lengths is shown `Known`, which has none. Parameters as above.
+PlanTasks: TypeAlias = Callable[[Instance], TaskPlan] | Callable[[Known], TaskPlan]
+
+
+@dataclass(frozen=True)  # without slots, which Python 3.11 cannot combine with calls of `RoundPolicy[...]`
+class RoundPolicy(Generic[M]):
+    """Decides rounds: `allocate` answers with shares, grants or a placement, as its level says."""
+
     name: str
     summary: str  # one sentence
     paper: str
     level: Level
-    allocate: Allocate
+    allocate: Allocate[M]
     knows: frozenset[Knows] = frozenset()
-    promises: frozenset[Promise] = frozenset()
+    promises: frozenset[Promise] = frozenset()  # of level shares only
+
+    def __post_init__(self) -> None:
+        if self.level == Level.TASKS:
+            raise InputError(
+                f"policy {self.name} is of level tasks, which a Policy cannot be; write "
+                "TaskPolicy(name, summary, paper, plan, knows), where plan(jobs) returns a TaskPlan"
+            )
+        if self.promises and self.level != Level.SHARES:
+            raise InputError(
+                f"policy {self.name} promises something of shares and is of level {self.level}; "
+                "leave out its promises, or return Shares"
+            )
+
+    @property
+    def hands_out_gpus(self) -> bool:
+        """Whether it gives away whole GPUs of this round, beside jobs that stay; shares are about the long run."""
+        return self.level != Level.SHARES
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Keyword-only arguments of `allocate` with their defaults (or what `with_parameters` set)."""
-        found = inspect.signature(self.allocate).parameters.values()
-        return {p.name: p.default for p in found if p.kind is p.KEYWORD_ONLY}
+        return _parameters(self.allocate)
 
-    def with_parameters(self, given: Mapping[str, Any]) -> Policy:
-        known = self.parameters
-        for name in given:
-            if name not in known:
-                raise InputError(f'policy {self.name} has no parameter "{name}"; {did_you_mean(name, known)}')
-        return replace(self, allocate=partial(self.allocate, **given)) if given else self
+    def with_parameters(self, values: Mapping[str, Any]) -> RoundPolicy[M]:
+        _check_known(self, values)
+        return replace(self, allocate=partial(self.allocate, **values)) if values else self
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPolicy:
+    """Plans single tasks of training rounds, once, for all jobs of a simulation."""
+
+    name: str
+    summary: str  # one sentence
+    paper: str
+    plan: PlanTasks
+    knows: frozenset[Knows] = frozenset()
+
+    @property
+    def level(self) -> Level:
+        return Level.TASKS
+
+    @property
+    def promises(self) -> frozenset[Promise]:
+        """None: they are about shares."""
+        return frozenset()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Keyword-only arguments of `plan` with their defaults (or what `with_parameters` set)."""
+        return _parameters(self.plan)
+
+    def with_parameters(self, values: Mapping[str, Any]) -> TaskPolicy:
+        _check_known(self, values)
+        return replace(self, plan=partial(self.plan, **values)) if values else self
+
+
+# A round policy whose memory is its own affair: this is what deciding, replay and the service work with.
+Policy: TypeAlias = RoundPolicy[Any]
+AnyPolicy: TypeAlias = Policy | TaskPolicy
+
+
+def _parameters(function: Callable[..., object]) -> dict[str, Any]:
+    arguments = inspect.signature(function).parameters.values()
+    return {argument.name: argument.default for argument in arguments if argument.kind is argument.KEYWORD_ONLY}
+
+
+def _check_known(policy: AnyPolicy, values: Mapping[str, Any]) -> None:
+    known = policy.parameters
+    for name in values:
+        if name not in known:
+            raise InputError(f'policy {policy.name} has no parameter "{name}"; {did_you_mean(name, known)}')

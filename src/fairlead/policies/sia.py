@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Grants, Spot
+from fairlead.model.allocation import Answer, Grants, Level, Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.numerics.configurations import Choices, Groups, two_stage
 from fairlead.numerics.spots import SpotChoices
 from fairlead.placement.moves import NO_GRANTS, held_by, joined, left_over
+from fairlead.policies.policy import Knows, RoundPolicy
 from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 
@@ -93,3 +94,13 @@ def _table(view: View, kinds: Kinds, kind: int) -> list[tuple[int, int, float]]:
         if width <= view.cluster.capacity[t]
     ]
     return [cell for cell in cells if cell[2] > 0]
+
+
+POLICY = RoundPolicy(
+    name="sia",
+    summary="Every round the types and widths with the best power mean of normalised goodputs; a restart counts.",
+    paper="Sia (SOSP 2023), as Hops' paper compares with it",
+    level=Level.GRANTS,
+    allocate=sia,
+    knows=frozenset({Knows.LENGTHS}),
+)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,10 +11,18 @@ from fairlead.model.allocation import Answer, Shares
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.model.words import choose
+from fairlead.policies.policy import Allocate
 
-# (speedup l,t, capacity t, weight l, warm) -> (shares l,t, how it was found, warm)
-Divide = Callable[[FloatArray, FloatArray, FloatArray, Any], tuple[FloatArray, str, Any]]
 SPLITS = ("equal", "demand")
+W = TypeVar("W")  # what a division keeps for a warm start of the next one
+
+
+class Divide(Protocol[W]):
+    """A rule of division: speedup (l,t), capacity (t), weight (l), warm start -> shares (l,t), how found, warm start."""
+
+    def __call__(
+        self, speedup: FloatArray, capacity: FloatArray, weight: FloatArray, warm: W | None, /
+    ) -> tuple[FloatArray, str, W | None]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,14 +37,14 @@ class VirtualUsers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TenantMemory:
+class TenantMemory(Generic[W]):
     """The last division, which stands until the tenants, their rates or the capacity change."""
 
     users: VirtualUsers
     capacity: IntArray
     shares: FloatArray  # l,t
     solver: str
-    warm: Any
+    warm: W | None
 
     def still_holds(self, users: VirtualUsers, capacity: IntArray) -> bool:
         mine = self.users
@@ -49,12 +56,12 @@ class TenantMemory:
         )
 
 
-def by_tenants(divide: Divide) -> Callable[..., tuple[Shares, TenantMemory]]:
+def by_tenants(divide: Divide[W]) -> Allocate[TenantMemory[W]]:
     """The policy that gives every virtual user what `divide` says. `split` is how a tenant's weight is shared out
     between its kinds of jobs: in equal parts, or by the GPUs that its jobs ask for (`demand`).
     """
 
-    def allocate(view: View, memory: TenantMemory | None, *, split: str = "equal") -> tuple[Shares, TenantMemory]:
+    def allocate(view: View, memory: TenantMemory[W] | None, *, split: str = "equal") -> tuple[Shares, TenantMemory[W]]:
         users = virtual_users(view, split)
         if memory is None or not memory.still_holds(users, view.capacity):
             warm = None if memory is None else memory.warm

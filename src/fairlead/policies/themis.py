@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Grants
+from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.view import View
@@ -15,6 +15,7 @@ from fairlead.numerics.metrics import isolated_rate
 from fairlead.numerics.solve import Limit, LinearProgram, Optimal, TimeLimit, solve
 from fairlead.placement.fill import fill_in_order
 from fairlead.placement.moves import held_by, joined, left_over
+from fairlead.policies.policy import Knows, RoundPolicy
 from fairlead.policies.type_queues import remaining_times
 
 WORK = Limit(nodes=2000)
@@ -128,3 +129,13 @@ def _recall(view: View, memory: Leases | None) -> FloatArray:
         known = memory.job[at] == view.job
         until_s[known] = memory.until_s[at[known]]
     return until_s
+
+
+POLICY = RoundPolicy(
+    name="themis",
+    summary="GPUs on leases, auctioned to the jobs that are furthest behind their fair finish.",
+    paper="Themis (NSDI 2020)",
+    level=Level.GRANTS,
+    allocate=themis,
+    knows=frozenset({Knows.LENGTHS}),
+)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Grants
+from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.view import View
 from fairlead.numerics.random import stream
 from fairlead.placement.fill import fill_in_order
+from fairlead.policies.policy import Knows, RoundPolicy
 from fairlead.policies.type_queues import TypeQueues, join, remaining_times
 
 
@@ -107,3 +108,22 @@ def _recall(view: View, memory: Marks | None) -> Marks:
         known = memory.job[at] == view.job
         attained[known], wait[known] = memory.attained_gpu_s[at[known]], memory.wait_s[at[known]]
     return Marks(view.job, attained, wait)
+
+
+POLICIES = (
+    RoundPolicy(
+        name="tiresias",
+        summary="Least attained GPU-time first, in queues with promotion; a running job keeps its type.",
+        paper="Tiresias (NSDI 2019)",
+        level=Level.GRANTS,
+        allocate=tiresias,
+    ),
+    RoundPolicy(
+        name="tiresias-fft",
+        summary="One queue per type, shortest remaining GPU-time first in each, no moves between types.",
+        paper="Tiresias (NSDI 2019), as FFT's paper uses it",
+        level=Level.GRANTS,
+        allocate=tiresias_fft,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from fairlead.model.allocation import NOWHERE, Allocation, Level, Placement, Shares, Spot
+from fairlead.model.allocation import NOWHERE, Allocation, Placement, Shares, Spot
 from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Cause, Decision
@@ -26,11 +25,11 @@ from fairlead.policies.policy import Policy
 class Memory:
     """All that deciding remembers between rounds, as a value."""
 
-    policy: Any = None
+    policy: object = None  # its own memory
     owed: Deficits = NOTHING_OWED
     cluster: Cluster | None = None  # that the policy's memory is about
 
-    def of_policy(self, cluster: Cluster) -> Any:
+    def of_policy(self, cluster: Cluster) -> object:
         """What the policy gets back: nothing once nodes have joined or left, because its arrays are by type and node."""
         return self.policy if self.cluster is cluster else None
 
@@ -55,11 +54,7 @@ def decide(
     not move: they are counted per round.
     """
     pinned, pins_until_s = _pinned(view, cause, rules.min_run_s)
-    # Shares are about the long run; whoever hands out whole GPUs may plan beside those who stay.
-    seen = view if policy.level is Level.SHARES or not pinned.any() else replace(view, pinned=pinned)
-    if policy.level is Level.TASKS:
-        raise InputError(f"policy {policy.name} decides single tasks and not rounds; only the simulator runs it")
-    allocation: Allocation
+    seen = replace(view, pinned=pinned) if policy.hands_out_gpus and pinned.any() else view
     allocation, remembered = _answer(policy, policy.allocate(seen, memory.of_policy(view.cluster)))
     owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
     if isinstance(allocation, Placement):
@@ -88,11 +83,13 @@ def decide(
     return decision, Memory(remembered, owed, view.cluster)
 
 
-def _answer(policy: Policy, found: Any) -> tuple[Allocation, Any]:
+def _answer(policy: Policy, returned: object) -> tuple[Allocation, object]:
     """What the policy returned, if it is of the right form: policies are other people's code."""
-    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Allocation):
-        return found
-    what = f"({', '.join(type(part).__name__ for part in found)})" if isinstance(found, tuple) else type(found).__name__
+    if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], Allocation):
+        allocation, memory = returned
+        return allocation, memory
+    parts = [type(part).__name__ for part in returned] if isinstance(returned, tuple) else []
+    what = f"({', '.join(parts)})" if isinstance(returned, tuple) else type(returned).__name__
     raise InputError(
         f"policy {policy.name} returned {what.replace('NoneType', 'None')}; allocate must return (answer, memory), "
         "such as Grants(jobs, types, gpus), None"

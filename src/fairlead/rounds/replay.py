@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import PolicySet
-from fairlead.policies import find_policy
+from fairlead.policies import find_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
@@ -29,7 +29,7 @@ def replay(
     for record in records:
         if isinstance(record, PolicySet):
             memory = Memory()
-            policy = find_policy(record.policy).with_parameters(record.parameters) if follow else policy
+            policy = find_round_policy(record.policy).with_parameters(record.parameters) if follow else policy
         if isinstance(record, Decision):
             state.pass_time(record.time_s)
             view = look(state, policy, settings.round_s)
@@ -52,7 +52,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
             carried = replace(carried, memory=memory)
         state.fold(record)
         if isinstance(record, PolicySet):
-            policy = find_policy(record.policy).with_parameters(record.parameters)
+            policy = find_round_policy(record.policy).with_parameters(record.parameters)
             carried = Carried.fresh(state)
         elif isinstance(record, Decision):
             if record.cause is Cause.ROUND:

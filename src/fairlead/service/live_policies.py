@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fairlead.model.allocation import Level
+from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Arrived
 from fairlead.model.jobs import JobSpec
-from fairlead.policies import REGISTRY, find_policy
+from fairlead.model.view import View
+from fairlead.policies import ROUND_POLICIES, find_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import Profile, Speed
@@ -20,9 +21,7 @@ from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
 
-# What a service can run.
-FOR_ROUNDS = [policy for policy in REGISTRY.values() if policy.level is not Level.TASKS]
-NAMES = [policy.name for policy in FOR_ROUNDS]
+NAMES = list(ROUND_POLICIES)  # what a service can run
 
 
 class UnusablePolicyError(FairleadError):
@@ -31,9 +30,7 @@ class UnusablePolicyError(FairleadError):
 
 def configured(name: str, parameters: Mapping[str, Any]) -> Policy:
     """Each parameter must be of the kind that it has by default; JSON's lists stand for tuples."""
-    policy = find_policy(name)
-    if policy not in FOR_ROUNDS:
-        raise InputError(f"{name} decides single tasks, which only the simulator runs; use one of {', '.join(NAMES)}")
+    policy = find_round_policy(name)
     known = policy.parameters
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     for key, value in given.items():
@@ -51,7 +48,7 @@ def tried(name: str, parameters: Mapping[str, Any]) -> Policy:
     except InputError:
         raise
     except Exception as error:  # whatever a strange value leads to, it is the value that is wrong
-        usual = ", ".join(f"{key}={value!r}" for key, value in find_policy(name).parameters.items())
+        usual = ", ".join(f"{key}={value!r}" for key, value in find_round_policy(name).parameters.items())
         raise InputError(
             f"parameters: {name} cannot decide with them ({type(error).__name__}: {error}); usual are {usual}"
         ) from None
@@ -65,7 +62,7 @@ def usable(name: str, parameters: Mapping[str, Any]) -> Policy:
     except InputError as error:
         raise UnusablePolicyError(str(error)) from None
 
-    def allocate(view: Any, memory: Any) -> tuple[Any, Any]:
+    def allocate(view: View, memory: object) -> tuple[Allocation, object]:
         try:
             return policy.allocate(view, memory)
         except InputError as error:

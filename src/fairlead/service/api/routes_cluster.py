@@ -11,7 +11,7 @@ from fairlead.engines.requests import Drain, Request, Resume, SetPolicy, SetTena
 from fairlead.model.errors import InputError
 from fairlead.model.quotas import Quota
 from fairlead.model.words import did_you_mean
-from fairlead.policies import REGISTRY
+from fairlead.policies import TASK_POLICIES
 from fairlead.service.api.access import scope_of
 from fairlead.service.api.audit import audit_apart
 from fairlead.service.api.context import ServiceContext, What, Who
@@ -118,7 +118,7 @@ def show_policy(who: Who, service: What) -> PolicyState:
 async def set_policy(choice: PolicyChoice, who: Who, service: What) -> TakenRequest:
     """Registered policies only."""
     if choice.name not in NAMES:
-        known = choice.name in REGISTRY
+        known = choice.name in TASK_POLICIES
         what = "this policy decides single tasks, which only the simulator runs" if known else "there is no such policy"
         raise ApiError(422, "no_such_policy", what, did_you_mean(choice.name, NAMES))
     tried(choice.name, choice.parameters)

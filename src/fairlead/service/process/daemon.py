@@ -17,7 +17,7 @@ from fairlead.engines.requests import SetPolicy
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.words import choose
-from fairlead.policies import find_policy
+from fairlead.policies import find_round_policy
 from fairlead.rates.profile import Profile
 from fairlead.rounds.journal import Header, header_to_json
 from fairlead.service.api.limits import Limits
@@ -166,7 +166,7 @@ def _url(listening: socket.socket) -> str:
 
 def _header(options: ServiceOptions) -> Header:
     profile = options.profile.restricted_to(options.profile.models, options.cluster.gpu)
-    policy = find_policy(options.policy or DEFAULT_POLICY)
+    policy = find_round_policy(options.policy or DEFAULT_POLICY)
     return Header(
         cluster=options.cluster,
         profile=profile,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Arrived, Event, Finished, Served
 from fairlead.model.jobs import JobSpec
-from fairlead.model.tasks import Instance, Plan, Rule, Schedule, completions_s, row_parts
-from fairlead.policies.policy import Knows, Policy
+from fairlead.model.tasks import Instance, Known, Rule, Schedule, TaskPlan, completions_s, row_parts
+from fairlead.policies.policy import Knows, TaskPolicy
 from fairlead.rates.estimator import Estimator
 from fairlead.rounds.loop import Journal, Run, Settings, boundaries
 from fairlead.rounds.state import State
@@ -30,7 +31,7 @@ _FINISHED, _ARRIVED, _SERVED = range(3)  # of one instant, in this order
 def run_tasks(
     truth: Truth,
     believed: Estimator,
-    policy: Policy,
+    policy: TaskPolicy,
     settings: Settings,
     state: State,
     journal: Journal,
@@ -62,13 +63,10 @@ def run_tasks(
     return result
 
 
-def dispatch(jobs: TaskJobs, policy: Policy) -> Schedule:
+def dispatch(jobs: TaskJobs, policy: TaskPolicy) -> Schedule:
     """Ask the policy, which sees what it declares to know, and let its answer run in the true world."""
     seen = jobs.seen
-    plan, _ = policy.allocate(seen if Knows.LENGTHS in policy.knows else seen.known, None)
-    if not isinstance(plan, Plan):
-        raise BrokenInvariantError(f"policy {policy.name} is of level tasks and answered no plan")
-    candidates = [(name, _with_costs(candidate, seen)) for name, candidate in plan.candidates]
+    candidates = [(name, _with_costs(candidate, seen)) for name, candidate in _plan(policy, seen).candidates]
     if len(candidates) > 1:
         if not {Knows.LENGTHS, Knows.ARRIVALS} <= policy.knows:
             raise BrokenInvariantError(f"policy {policy.name} tries several plans and does not know all jobs")
@@ -76,6 +74,21 @@ def dispatch(jobs: TaskJobs, policy: Policy) -> Schedule:
         candidates = [(name, candidate) for name, candidate in candidates if name == best]
     fitted = [(name, _fitted(candidate, seen.rounds, jobs.true.rounds)) for name, candidate in candidates]
     return best_of(jobs.true, fitted, jobs.pace)[1]
+
+
+def _plan(policy: TaskPolicy, jobs: Instance) -> TaskPlan:
+    """What the policy returned, if it is a plan: policies are other people's code. Lengths are shown if it declares them."""
+    plan: object
+    if Knows.LENGTHS in policy.knows:
+        plan = cast(Callable[[Instance], TaskPlan], policy.plan)(jobs)
+    else:
+        plan = cast(Callable[[Known], TaskPlan], policy.plan)(jobs.known)
+    if isinstance(plan, TaskPlan):
+        return plan
+    raise InputError(
+        f"policy {policy.name} returned {type(plan).__name__.replace('NoneType', 'None')}; plan must return a TaskPlan, "
+        'such as TaskPlan((("my rule", rule),))'
+    )
 
 
 def tell(

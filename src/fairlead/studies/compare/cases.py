@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairlead.model.allocation import Level
 from fairlead.model.cluster import Cluster
+from fairlead.sim.loops import loop_for
 from fairlead.sim.truth import World
 from fairlead.studies.compare.records import KIND, RunRecord, StayColumns, Timings, record_from_json
 from fairlead.studies.policy_lab.plugins import PolicyRef
@@ -49,7 +49,7 @@ def run_case(case: Case) -> RunRecord:
     found = finished_jobs(result.state)
     run = summarise_run(result.run)
     summary = summarise(result.state, found)
-    if setup.policy.level is Level.TASKS:
+    if not loop_for(setup.policy).places:
         summary = replace(summary, migrations_per_job=None)  # a task never moves
     series = read_series(line, setup.tenant_weight, SLICES, MOST_TENANTS)
     return RunRecord(

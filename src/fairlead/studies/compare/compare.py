@@ -8,7 +8,7 @@ from itertools import repeat
 
 from fairlead import __version__
 from fairlead.model.errors import InputError
-from fairlead.policies.policy import Knows, Policy
+from fairlead.policies.policy import AnyPolicy, Knows
 from fairlead.studies.compare.answer import (
     ComparedCluster,
     ComparedPolicy,
@@ -107,7 +107,7 @@ def compare(
     return _comparison(request, plan, [done[case.key] for case in plan.cases], found_before)
 
 
-def knows_of(policy: Policy, setup: Setup) -> dict[str, str]:
+def knows_of(policy: AnyPolicy, setup: Setup) -> dict[str, str]:
     """What a policy was allowed to know, in words for the report."""
     learns = "no" if setup.sensing == "table" else f"learnt from running jobs ({setup.sensing})"
     hidden = {name for name in Knows if name not in policy.knows}
@@ -161,7 +161,7 @@ def _workload(trace: Trace) -> ComparedWorkload:
     return ComparedWorkload(trace.name, trace.format, trace.sha256, len(trace.jobs), tenants)
 
 
-def _compared(ref: PolicyRef, policy: Policy, setup: Setup) -> ComparedPolicy:
+def _compared(ref: PolicyRef, policy: AnyPolicy, setup: Setup) -> ComparedPolicy:
     return ComparedPolicy(
         name=policy.name,
         summary=policy.summary,

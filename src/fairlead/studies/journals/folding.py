@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.policies import find_policy
-from fairlead.policies.policy import Policy
+from fairlead.policies.policy import AnyPolicy, Policy
 from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.beginning import beginning_from_json
 from fairlead.rounds.journal import Header, JournalReader
@@ -30,7 +30,7 @@ def open_state(header: Header) -> State:
     return State(header.cluster, estimator, header.tenant_weight)
 
 
-def policy_of(header: Header) -> Policy:
+def policy_of(header: Header) -> AnyPolicy:
     return find_policy(header.policy).with_parameters(header.parameters)
 
 

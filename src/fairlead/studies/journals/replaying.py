@@ -13,7 +13,7 @@ from fairlead.model.allocation import Level
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Arrived, Event, Finished, Served
-from fairlead.policies.policy import Policy
+from fairlead.policies.policy import AnyPolicy, Policy, TaskPolicy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rounds.journal import JournalReader
 from fairlead.rounds.loop import Settings
@@ -35,24 +35,30 @@ class Replayed:
     first_different_s: float | None
 
 
-def replay_journal(path: Path, policy: Policy | None = None) -> Replayed:
+def replay_journal(path: Path, policy: AnyPolicy | None = None) -> Replayed:
     """Decide again; without a policy with the one of the journal, which must then say the same throughout."""
     reader = JournalReader(path)
     header = reader.header()
     chosen, settings = policy or policy_of(header), settings_of(header)
     tasks = header.more.get("level") == Level.TASKS
-    if tasks != (chosen.level is Level.TASKS):
+    if tasks != isinstance(chosen, TaskPolicy):
         raise InputError(
             f"the journal's policy decides {'single tasks' if tasks else 'rounds'} and {chosen.name} does not; "
             "its decisions cannot be compared",
             path=str(path),
         )
-    if tasks:
+    if isinstance(chosen, TaskPolicy):
         return _replay_tasks(reader, chosen, settings)
+    return _replay_rounds(reader, chosen, settings, follow=policy is None)
+
+
+def _replay_rounds(reader: JournalReader, policy: Policy, settings: Settings, *, follow: bool) -> Replayed:
+    """Decide every round again."""
     decisions = equal = 0
     first: float | None = None
-    with consistent(path):
-        for recorded, again in replay(reader.records(), open_state(header), chosen, settings, follow=policy is None):
+    with consistent(reader.path):
+        state = open_state(reader.header())
+        for recorded, again in replay(reader.records(), state, policy, settings, follow=follow):
             decisions += 1
             if same(recorded, again):
                 equal += 1
@@ -61,7 +67,7 @@ def replay_journal(path: Path, policy: Policy | None = None) -> Replayed:
     return Replayed(decisions, equal, first)
 
 
-def _replay_tasks(reader: JournalReader, policy: Policy, settings: Settings) -> Replayed:
+def _replay_tasks(reader: JournalReader, policy: TaskPolicy, settings: Settings) -> Replayed:
     """Run all tasks again; what jobs are told to hold in each round of the clock is compared one by one."""
     header, records = reader.header(), list(reader.records())
     state = open_state(header)

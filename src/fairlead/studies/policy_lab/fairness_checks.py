@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.allocation import Level, Shares
+from fairlead.model.allocation import Shares
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.model.events import Arrived
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.fairness import audit, gain_by_lying, normalise
 from fairlead.numerics.random import stream
-from fairlead.policies.policy import Policy, Promise
+from fairlead.policies.policy import AnyPolicy, Policy, Promise, TaskPolicy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import Profile, Speed
 from fairlead.rounds.look import look
@@ -30,9 +30,9 @@ class BrokenPromise:
     world: str
 
 
-def check_promises(policy: Policy, example: int) -> BrokenPromise | None:
+def check_promises(policy: AnyPolicy, example: int) -> BrokenPromise | None:
     """The first promise that a random division breaks."""
-    if policy.level is not Level.SHARES or not policy.promises:
+    if isinstance(policy, TaskPolicy) or not policy.promises:
         return None
     random = stream(example, "promise check")
     tenants, types = int(random.integers(2, 5)), int(random.integers(2, 4))

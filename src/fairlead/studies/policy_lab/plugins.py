@@ -19,7 +19,7 @@ from types import ModuleType
 from fairlead.model.errors import InputError
 from fairlead.model.words import did_you_mean
 from fairlead.policies import REGISTRY, find_policy
-from fairlead.policies.policy import Policy
+from fairlead.policies.policy import AnyPolicy, RoundPolicy, TaskPolicy
 from fairlead.studies.policy_lab.beside import Beside, brought_in, importable_from, importable_sources
 
 GROUP = "fairlead.policies"  # of entry points
@@ -33,7 +33,7 @@ class PolicyRef:
     source: str = ""  # of the file, where it is one
     beside: tuple[Beside, ...] = ()  # the user's other modules that the file imports
 
-    def load(self) -> Policy:
+    def load(self) -> AnyPolicy:
         if self.source:
             return _from_source(self)
         known = _installed()
@@ -59,11 +59,11 @@ def refer(text: str) -> PolicyRef:
         return PolicyRef(text, source, brought_in(new()))
 
 
-def load_policy(text: str) -> Policy:
+def load_policy(text: str) -> AnyPolicy:
     return refer(text).load()
 
 
-def installed_policies() -> dict[str, Policy]:
+def installed_policies() -> dict[str, AnyPolicy]:
     """Those of other packages, by entry point."""
     return {name: found.load_checked() for name, found in _installed().items()}
 
@@ -72,7 +72,7 @@ def installed_policies() -> dict[str, Policy]:
 class _Installed:
     point: EntryPoint
 
-    def load_checked(self) -> Policy:
+    def load_checked(self) -> AnyPolicy:
         try:
             found = self.point.load()
         except Exception as error:  # anything at all can go wrong in somebody's module
@@ -94,16 +94,16 @@ def _split(text: str) -> tuple[Path | None, str]:
 
 
 @cache
-def _from_source(ref: PolicyRef) -> Policy:
+def _from_source(ref: PolicyRef) -> AnyPolicy:
     path, name = _split(ref.text)
     with _saying_where(path), importable_sources(ref.beside):
         module = _run(ref.source, ref.text)
-    found = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
+    found = {key: value for key, value in vars(module).items() if isinstance(value, (RoundPolicy, TaskPolicy))}
     if not name and len(found) == 1:
         return next(iter(found.values()))
     if name not in vars(module):
         have = ", ".join(found) or "none"
-        raise InputError(f'has no "{name}"; wanted FILE.py:NAME of a Policy (policies in it: {have})', path=str(path))
+        raise InputError(f'has no "{name}"; wanted FILE.py:NAME of a policy (policies in it: {have})', path=str(path))
     return _checked(vars(module)[name], f'{path}: "{name}"')
 
 
@@ -127,12 +127,12 @@ def _saying_where(path: Path | None) -> Iterator[None]:
         raise InputError(f"is no policy: {_said(error)}", path=str(path), line=line) from error
 
 
-def _checked(found: object, where: str) -> Policy:
-    if isinstance(found, Policy):
+def _checked(found: object, where: str) -> AnyPolicy:
+    if isinstance(found, (RoundPolicy, TaskPolicy)):
         return found
     raise InputError(
-        f"{where} is a {type(found).__name__}; wanted a fairlead.policies.policy.Policy, such as "
-        'Policy("mine", "What it does.", "made up", Level.GRANTS, allocate)'
+        f"{where} is a {type(found).__name__}; wanted a RoundPolicy (or a TaskPolicy) of fairlead.policies.policy, such as "
+        'RoundPolicy("mine", "What it does.", "made up", Level.GRANTS, allocate)'
     )
 
 

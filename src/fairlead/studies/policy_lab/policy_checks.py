@@ -16,9 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fairlead.model.allocation import Level
-from fairlead.policies.policy import Knows, Policy
+from fairlead.policies.policy import AnyPolicy, Knows
 from fairlead.rounds.state import State
+from fairlead.sim.loops import loop_for
 from fairlead.studies.policy_lab.fairness_checks import check_promises
 from fairlead.studies.policy_lab.journal_checker import BadJournalError, check_journal
 from fairlead.studies.policy_lab.policy_worlds import describe, make_world, smaller
@@ -43,7 +43,7 @@ class CounterExample:
 
 
 def check_policy(
-    policy: Policy, examples: range, tell: Callable[[int], None] | None = None
+    policy: AnyPolicy, examples: range, tell: Callable[[int], None] | None = None
 ) -> Iterator[CounterExample | None]:
     """One answer per example, None where all went well; the first failure is the last answer."""
     for done, example in enumerate(examples):
@@ -62,7 +62,7 @@ def check_policy(
         yield None
 
 
-def rules_for(policy: Policy) -> dict[str, Callable[[Setup], None]]:
+def rules_for(policy: AnyPolicy) -> dict[str, Callable[[Setup], None]]:
     """The rules that apply to a policy, by what they say."""
     rules: dict[str, Callable[[Setup], None]] = {
         "every run is sound and every job finishes": sound,
@@ -72,7 +72,7 @@ def rules_for(policy: Policy) -> dict[str, Callable[[Setup], None]]:
         rules["lengths that it does not declare to know change nothing"] = blind_to_lengths
     if Knows.ARRIVALS not in policy.knows:
         rules["jobs that have not come yet change nothing"] = blind_to_arrivals
-    if policy.level is not Level.TASKS:
+    if loop_for(policy).places:
         rules["hidden speeds of servers change nothing before they show"] = blind_to_servers
     return rules
 
@@ -195,7 +195,7 @@ def _named(said: str, setup: Setup) -> str:
     return re.sub(r"\b(job|node) (\d+)\b", lambda match: f"{match[1]} {names[match[1]][int(match[2])]}", said)
 
 
-def _hint(error: Exception, policy: Policy) -> str:
+def _hint(error: Exception, policy: AnyPolicy) -> str:
     lines = [frame.line or "" for frame in traceback.extract_tb(error.__traceback__)]
     hidden = any(re.search(r"\.(total|done)\b", line) for line in lines[-2:])
     if Knows.LENGTHS in policy.knows or "NoneType" not in str(error) or not hidden:

@@ -7,14 +7,14 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from fairlead.model.allocation import Level
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
 from fairlead.model.jobs import JobSpec
 from fairlead.model.words import counted
 from fairlead.numerics.random import stream
-from fairlead.policies.policy import Policy
+from fairlead.policies.policy import AnyPolicy
 from fairlead.rates.profile import ModelFacts, Profile, Speed
 from fairlead.rounds.loop import Settings, When
+from fairlead.sim.loops import loop_for
 from fairlead.sim.truth import World
 from fairlead.studies.runs.simulate import Setup, without_impossible
 from fairlead.traces.formats import Trace
@@ -30,7 +30,7 @@ FACTS = {
 MOST_JOBS = 10
 
 
-def make_world(policy: Policy, example: int) -> Setup:
+def make_world(policy: AnyPolicy, example: int) -> Setup:
     """The same number, the same world; every job in it can run."""
     random = stream(example, "policy check")
     speeds = _profile(random)
@@ -44,7 +44,7 @@ def make_world(policy: Policy, example: int) -> Setup:
             when=When(str(random.choice(list(When)))),
             min_run_s=float(random.choice((0.0, 0.0, 500.0))),
         ),
-        world=_world(random, example, faults=policy.level is not Level.TASKS),
+        world=_world(random, example, faults=loop_for(policy).faults),
         restart_s=(None, 0.0, 30.0, 400.0)[int(random.integers(4))],
         tenant_weight={"ann": 2.0} if random.random() < 0.5 else {},
     )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
 from fairlead import __version__
-from fairlead.model.allocation import Level
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import HAS_GPUS, Phase
@@ -59,7 +58,7 @@ def simulate_from(
     Faults are drawn as if the world began now, or at `faults_since_s`: 0 continues the faults of a simulated run.
     """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
-    check_rounds(policy, state)
+    check_rounds(state)
     _check_future(state, future)
     own = copied(state)
     truth = _truth(own, future, world, lengths, rates)
@@ -72,9 +71,9 @@ def simulate_from(
     return Result(own, done, time.process_time() - cpu_s, time.perf_counter() - wall_s)
 
 
-def check_rounds(policy: Policy, state: State) -> None:
-    if policy.level is Level.TASKS or state.served:
-        raise InputError("runs of single tasks cannot start from a state; choose a policy and a run of rounds")
+def check_rounds(state: State) -> None:
+    if state.served:
+        raise InputError("runs of single tasks cannot be continued from a state; choose a run of rounds")
 
 
 def header_from(header: Header, state: State, policy: Policy, settings: Settings, world: World) -> Header:

@@ -12,6 +12,7 @@ from fairlead.model.decision import Decision
 from fairlead.model.errors import ImpossibleError, InputError
 from fairlead.model.events import Arrived, Finished
 from fairlead.model.jobs import JobSpec
+from fairlead.policies import as_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import allowed_rates
 from fairlead.rounds.journal import Header, JournalReader, JournalWriter
@@ -52,7 +53,7 @@ def journal_origin(path: Path, time_s: float | None = None, policy: Policy | Non
     header = JournalReader(path).header()
     if header.more.get("level") == Level.TASKS:
         raise InputError("this journal is of single tasks; only runs of rounds can be continued", path=str(path))
-    own, carried = policy or policy_of(header), None
+    own, carried = policy or as_round_policy(policy_of(header)), None
     if (own.name, own.parameters) == (header.policy, header.parameters):
         state, own, carried = carried_at(path, own, time_s)
     else:
@@ -62,7 +63,7 @@ def journal_origin(path: Path, time_s: float | None = None, policy: Policy | Non
 
 def service_origin(name: str, header: Header, state: State) -> Origin:
     """The state of a live service, after its last record; what its policy remembers is not stored."""
-    return Origin(name, header, state, policy_of(header))
+    return Origin(name, header, state, as_round_policy(policy_of(header)))
 
 
 def arrivals(origin: Origin, jobs: Iterable[JobSpec], *, skip_impossible: bool = False) -> tuple[JobSpec, ...]:
@@ -100,7 +101,7 @@ def continue_from(
 
     A journal then holds the records up to the origin as well; otherwise it begins from the state.
     """
-    check_rounds(policy, origin.state)
+    check_rounds(origin.state)
     same_policy = (policy.name, policy.parameters) == (origin.policy.name, origin.policy.parameters)
     carried = origin.carried if same_policy and settings == origin.settings() else None
     if journal is not None and origin.journal is not None and journal.resolve() == origin.journal.resolve():

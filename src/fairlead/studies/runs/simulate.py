@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import IO
 
 from fairlead import __version__
-from fairlead.model.allocation import Level
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import ImpossibleError, InputError
@@ -18,15 +17,14 @@ from fairlead.model.events import Event
 from fairlead.model.jobs import JobSpec
 from fairlead.model.units import format_duration
 from fairlead.model.words import counted, did_you_mean
-from fairlead.policies.policy import Policy
+from fairlead.policies.policy import AnyPolicy
 from fairlead.rates.estimator import Estimator, TableEstimator, allowed_rates, allowed_types
 from fairlead.rates.profile import Profile
 from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalWriter, NoJournal
-from fairlead.rounds.loop import Journal, Run, Settings, When, run
+from fairlead.rounds.loop import Journal, Run, Settings, When
 from fairlead.rounds.state import State
-from fairlead.sim.rounds.engine import SimEngine
-from fairlead.sim.tasks.engine import run_tasks
+from fairlead.sim.loops import Stage, loop_for
 from fairlead.sim.truth import Truth, World
 from fairlead.traces.formats import Trace
 from fairlead.traces.load import seconds_per_step
@@ -37,7 +35,7 @@ class Setup:
     cluster: Cluster
     trace: Trace
     profile: Profile
-    policy: Policy
+    policy: AnyPolicy
     settings: Settings = field(default_factory=Settings)
     world: World = field(default_factory=World)
     restart_s: float | None = None  # overrides every model's cost
@@ -101,22 +99,15 @@ def simulate(
     `watch` is told what the journal is told.
     """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
-    profiling_gpu_s = 0.0
-    if setup.world.profiling_s and setup.policy.level is Level.TASKS:
-        raise InputError(f"{setup.policy.name} decides single tasks, where profiling is not simulated; leave it out")
-    estimator = setup.estimator()
-    state = State(setup.cluster, estimator, setup.tenant_weight)
+    loop = loop_for(setup.policy)
+    if setup.world.profiling_s and not loop.profiling:
+        raise InputError(f"{setup.policy.name} decides {loop.decides}, where profiling is not simulated; leave it out")
+    state = State(setup.cluster, setup.estimator(), setup.tenant_weight)
     with open_new(journal) as file:
         writer: Journal = NoJournal() if file is None else JournalWriter(file, setup.header())
         told = writer if watch is None else _Both(writer, watch)
-        if setup.policy.level is Level.TASKS:
-            done = run_tasks(
-                setup.truth(), estimator, setup.policy, setup.settings, state, told, tick, switch_s=setup.restart_s
-            )
-        else:
-            engine = SimEngine(setup.truth())
-            done = run(engine, state, setup.policy, setup.settings, told, tick)
-            profiling_gpu_s = engine.profiling.gpu_s
+        stage = Stage(setup.truth(), setup.settings, state, told, tick, setup.restart_s)
+        done, profiling_gpu_s = loop.run(stage)
     return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s, profiling_gpu_s)
 
 

@@ -20,7 +20,7 @@ from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.fractional import fractional_bound
 from fairlead.numerics.random import stream
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import ModelFacts, Profile, Speed
@@ -164,9 +164,9 @@ def one_decision() -> SeedSpread:
     for seed in range(DECISION_SEEDS + 1):
         state, memory = crowd(1000, 8, 4000, seed), None
         for _ in range(2):
-            view = look(state, REGISTRY["fft"], ROUND_S)
+            view = look(state, ROUND_POLICIES["fft"], ROUND_S)
             started_s = time.process_time()
-            _, memory = REGISTRY["fft"].allocate(view, memory)
+            _, memory = ROUND_POLICIES["fft"].allocate(view, memory)
             cpu_s = time.process_time() - started_s
             state.pass_time(state.now_s + ROUND_S)
         spent.append(cpu_s)
@@ -260,7 +260,7 @@ class Watch:
 
 
 def policy(name: str) -> Policy:
-    return REGISTRY["fft"].with_parameters(VARIANTS[name]) if name in VARIANTS else REGISTRY[name]
+    return ROUND_POLICIES["fft"].with_parameters(VARIANTS[name]) if name in VARIANTS else ROUND_POLICIES[name]
 
 
 def paper_cluster(hosts: int = 3) -> Cluster:

@@ -20,7 +20,7 @@ from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.fairness import audit, gain_by_lying, normalise
 from fairlead.numerics.random import stream
-from fairlead.policies import REGISTRY
+from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.gavel import divide_max_min
 from fairlead.policies.policy import Policy
 from fairlead.policies.tenants import by_tenants
@@ -174,15 +174,15 @@ def _mixes(speeds: FloatArray, mixes: int) -> Iterator[tuple[FloatArray, FloatAr
 def _policies() -> dict[str, Policy]:
     """The rules between tenants. `gavel` and `max-min` are given tenants too, so that all divide the same thing."""
 
-    def max_min(W: FloatArray, m: FloatArray, w: FloatArray, _: Any) -> tuple[FloatArray, str, Any]:
+    def max_min(W: FloatArray, m: FloatArray, w: FloatArray, _: None) -> tuple[FloatArray, str, None]:
         return np.outer(w / w.sum(), m), "", None
 
-    def gavel(W: FloatArray, m: FloatArray, w: FloatArray, _: Any) -> tuple[FloatArray, str, Any]:
+    def gavel(W: FloatArray, m: FloatArray, w: FloatArray, _: None) -> tuple[FloatArray, str, None]:
         shares = divide_max_min(normalise(W), m, w)
         return (np.outer(w / w.sum(), m), "equal", None) if shares is None else (shares, "optimal", None)
 
     return {
-        **{name: REGISTRY[name] for name in ("oef-coop", "oef-noncoop", "gandiva-fair")},
+        **{name: ROUND_POLICIES[name] for name in ("oef-coop", "oef-noncoop", "gandiva-fair")},
         "gavel": Policy("gavel-tenants", "Max-min between tenants.", "Gavel", Level.SHARES, by_tenants(gavel)),
         "max-min": Policy("max-min", "Equal shares between tenants.", "plain", Level.SHARES, by_tenants(max_min)),
     }

@@ -6,20 +6,18 @@ fairlead compare --cluster a100:8,v100:16,t4:16 --generate defaults --policies f
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fairlead.model.allocation import Grants, Level
 from fairlead.model.view import View
-from fairlead.policies.policy import Policy
+from fairlead.policies.policy import RoundPolicy
 
 
-def allocate(view: View, memory: Any, *, patience_s: float = 0.0) -> tuple[Grants, Any]:
+def allocate(view: View, memory: None, *, patience_s: float = 0.0) -> tuple[Grants, None]:
     """Who holds what until the next round.
 
     Columns of the view have one entry per active job (j) and GPU type (t). What is returned as memory comes back next
-    time; keyword-only arguments are parameters (`--param patience_s=60`). Do not change the view, and read no clock.
+    time (None at first; this policy remembers nothing); keyword-only arguments are parameters (`--param patience_s=60`). Do not change the view, and read no clock.
     """
     free = view.capacity.copy()  # t  GPUs
     order = np.lexsort((view.job, view.attained_gpu_s - patience_s * view.wait_s))  # ties: who came first
@@ -34,7 +32,7 @@ def allocate(view: View, memory: Any, *, patience_s: float = 0.0) -> tuple[Grant
     return Grants(jobs, types, gpus), memory
 
 
-policy = Policy(
+policy = RoundPolicy(
     name="my-policy",
     summary="Least attained GPU-time first, each job on the type that suits it best.",
     paper="mine",

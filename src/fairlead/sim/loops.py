@@ -1,0 +1,63 @@
+"""The two loops of the simulator, and the one place that chooses between them: by the kind of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from fairlead.policies.policy import AnyPolicy, Policy, TaskPolicy
+from fairlead.rounds.loop import Journal, Run, Settings, run
+from fairlead.rounds.state import State
+from fairlead.sim.rounds.engine import SimEngine
+from fairlead.sim.tasks.engine import run_tasks
+from fairlead.sim.truth import Truth
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """All that a run needs beside its policy. The state holds what the scheduler takes for the speeds."""
+
+    truth: Truth
+    settings: Settings
+    state: State
+    journal: Journal
+    tick: Callable[[State], None] | None = None  # called after every decision, for progress bars
+    switch_s: float | None = None  # cost of a switch between tasks; None = the part of a task that the settings name
+
+
+# Runs to the end of all jobs; also returns the GPU-seconds on which new models were measured.
+RunLoop: TypeAlias = Callable[[Stage], tuple[Run, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One policy in the loop that suits it, and what that loop simulates."""
+
+    decides: str  # what is decided, in the words of messages
+    run: RunLoop
+    faults: bool  # nodes may fail
+    profiling: bool  # new models may be measured first
+    places: bool  # jobs have nodes, so that they move between them and find them fast or slow
+
+
+def loop_for(policy: AnyPolicy) -> Loop:
+    """Rounds, or single tasks."""
+    if isinstance(policy, TaskPolicy):
+        return Loop("single tasks", partial(_run_tasks, policy), faults=False, profiling=False, places=False)
+    return Loop("rounds", partial(_run_rounds, policy), faults=True, profiling=True, places=True)
+
+
+def _run_rounds(policy: Policy, stage: Stage) -> tuple[Run, float]:
+    engine = SimEngine(stage.truth)
+    done = run(engine, stage.state, policy, stage.settings, stage.journal, stage.tick)
+    return done, engine.profiling.gpu_s
+
+
+def _run_tasks(policy: TaskPolicy, stage: Stage) -> tuple[Run, float]:
+    believed = stage.state.estimator
+    done = run_tasks(
+        stage.truth, believed, policy, stage.settings, stage.state, stage.journal, stage.tick, stage.switch_s
+    )
+    return done, 0.0
