@@ -20,7 +20,7 @@ from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Arrived, Started
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
-from fairlead.numerics.spots import Plan
+from fairlead.numerics.spots import SpotPlan
 from fairlead.policies import find_round_policy
 from fairlead.policies.hops import hops, queue_order, window
 from fairlead.policies.hops_planner import Planner, free_for_planning
@@ -156,7 +156,7 @@ def _measure(cluster: Cluster, state: State, name: str, target_s: float) -> list
     return rows
 
 
-def _first_plan(view: View) -> Plan:
+def _first_plan(view: View) -> SpotPlan:
     """Alone, with its value and the bound on it."""
     prior = latency_ratio(view)
     planner = Planner(view, prior)

@@ -133,6 +133,18 @@ def test_policies_do_not_import_each_other() -> None:
     assert policies == set(re.findall(r"^    \*?(\w+)\.POLIC(?:Y|IES),", registry, re.MULTILINE))
 
 
+def test_a_class_of_the_core_shares_its_name_with_no_other() -> None:
+    core = {"numerics", "placement", "policies", "sim"}
+    found: dict[str, list[Path]] = {}
+    for path in SOURCES.rglob("*.py"):
+        for name in re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            found.setdefault(name, []).append(path.relative_to(SOURCES))
+
+    doubles = {name: paths for name, paths in found.items() if len(paths) > 1 and core & {p.parts[0] for p in paths}}
+
+    assert doubles == {}
+
+
 def test_the_package_itself_imports_nothing() -> None:
     code = "import sys; before = set(sys.modules); import fairlead; print(sorted(set(sys.modules) - before))"
 

@@ -12,12 +12,12 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.numerics.solve import (
     Basis,
-    Failed,
     Infeasible,
     Limit,
     LinearProgram,
     Model,
     Optimal,
+    SolverFailed,
     TimeLimit,
     columns_from_entries,
     solve,
@@ -81,7 +81,7 @@ def test_a_contradiction_is_infeasible() -> None:
 
 def test_an_unbounded_program_fails_with_its_reason() -> None:
     outcome = solve(dense([-1], [[-1]], [0]))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, SolverFailed)
     assert "nbounded" in outcome.reason
 
 

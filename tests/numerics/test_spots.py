@@ -40,7 +40,7 @@ def instance(seed: int, jobs: int = 12, nodes: int = 9) -> tuple[SpotChoices, In
     return SpotChoices(np.array(job), np.array(value), found), free
 
 
-def used(plan: spots.Plan, nodes: int) -> IntArray:
+def used(plan: spots.SpotPlan, nodes: int) -> IntArray:
     total = np.zeros(nodes, dtype=np.int64)
     for spot in plan.spots.values():
         for node, gpus in spot:

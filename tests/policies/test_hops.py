@@ -18,7 +18,7 @@ from fairlead.numerics import configurations
 from fairlead.numerics.metrics import expected_run_s
 from fairlead.numerics.random import stream
 from fairlead.numerics.solve import NO_LIMIT
-from fairlead.numerics.spots import GREEDY, Plan, SpotChoices, exact
+from fairlead.numerics.spots import GREEDY, SpotChoices, SpotPlan, exact
 from fairlead.placement.pool import neighbour_spots
 from fairlead.policies import ROUND_POLICIES, hops_planner
 from fairlead.policies.hops import SLACK, adjust, hops, late_by, queue_order, window
@@ -292,7 +292,7 @@ def all_spots(view: View, planner: Planner, jobs: list[int]) -> SpotChoices:
     return SpotChoices(np.array(job_of), np.array(value), spots)
 
 
-def first_plan(view: View) -> tuple[Plan, float]:
+def first_plan(view: View) -> tuple[SpotPlan, float]:
     """With the worth of the best plan there is."""
     prior = latency_ratio(view)
     planner, free = Planner(view, prior), free_for_planning(view, np.zeros(view.jobs, dtype=np.bool_))

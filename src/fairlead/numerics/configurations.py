@@ -19,7 +19,7 @@ import numpy as np
 from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.solve import Limit, LinearProgram, Optimal, columns_from_entries, solve
-from fairlead.numerics.spots import GAP, GREEDY, ONE, Plan, SpotChoices, near
+from fairlead.numerics.spots import GAP, GREEDY, ONE, SpotChoices, SpotPlan, near
 
 CUTS = (2, 3, 4)  # q of the rows that say how pieces fill a node
 STAGE_1 = Limit(iterations=200_000)
@@ -76,7 +76,7 @@ def two_stage(
     residual: Residual,
     present: Mapping[int, Spot] | None = None,
     solve_s: float | None = None,
-) -> Plan:
+) -> SpotPlan:
     """Groups, packing, then the leftovers. `order` is the queue, for when a solve gives up or takes over `solve_s`: then
     who runs stays where it is at `present`.
 
@@ -84,10 +84,10 @@ def two_stage(
     one that gains much.
     """
     x = _relax(choices, groups, replace(STAGE_1, seconds=solve_s))
-    room = _Room(groups, free)
+    room = _NodeRoom(groups, free)
     if x is None:
         value = _greedy(choices, groups, room, order, present or {})
-        return Plan(room.spots, value, np.inf, GREEDY)
+        return SpotPlan(room.spots, value, np.inf, GREEDY)
     columns = len(choices.job)
     on_groups, on_spots = x[:columns], x[columns:]
     bound = float(on_groups @ choices.value + on_spots @ choices.spot_value)
@@ -108,10 +108,10 @@ def two_stage(
         rest = near(residual([i for i in order if i in open_jobs or i in again], kept, left), left, gap, solve_s)
         if fixed + rest.value > value:
             spots, value, solver = {**kept, **rest.spots}, fixed + rest.value, rest.solver
-    return Plan(spots, value, bound, solver)
+    return SpotPlan(spots, value, bound, solver)
 
 
-def _released(room: _Room, open_jobs: set[int]) -> list[set[int]]:
+def _released(room: _NodeRoom, open_jobs: set[int]) -> list[set[int]]:
     """Which jobs stage 2 takes up again: first none, then those on the nodes with the most room, as many as it can bear.
 
     Nodes that are left half full often are so because of who sits there already.
@@ -193,7 +193,7 @@ def _summed(row: IntArray, column: IntArray, amount: IntArray, columns: int) -> 
     return columns_from_entries(place % rows, place // rows, total, columns)
 
 
-class _Room:
+class _NodeRoom:
     """Free GPUs on real nodes, and who has been put there."""
 
     def __init__(self, groups: Groups, free: IntArray) -> None:
@@ -243,7 +243,7 @@ def _neighbours(nodes: list[int], count: int) -> list[int]:
     return nodes[:count]
 
 
-def _pack(choices: Choices, room: _Room, on_groups: IntArray, on_spots: IntArray) -> dict[int, float]:
+def _pack(choices: Choices, room: _NodeRoom, on_groups: IntArray, on_spots: IntArray) -> dict[int, float]:
     """Who has a spot of its own first, then the largest, the most valuable of a size first. Job -> value, if it fitted."""
     worth: dict[int, float] = {}
     for s in on_spots.tolist():
@@ -256,7 +256,9 @@ def _pack(choices: Choices, room: _Room, on_groups: IntArray, on_spots: IntArray
     return worth
 
 
-def _greedy(choices: Choices, groups: Groups, room: _Room, order: Sequence[int], present: Mapping[int, Spot]) -> float:
+def _greedy(
+    choices: Choices, groups: Groups, room: _NodeRoom, order: Sequence[int], present: Mapping[int, Spot]
+) -> float:
     """In queue order each job stays where it is, or takes the best of its choices that fits."""
     value, columns = 0.0, len(choices.job)
     worth = np.concatenate((choices.value, choices.spot_value))

@@ -26,12 +26,12 @@ from fairlead.numerics.solve import (
     BASIC,
     NO_LIMIT,
     Basis,
-    Failed,
     Infeasible,
     Limit,
     LinearProgram,
     Model,
     Optimal,
+    SolverFailed,
     TimeLimit,
     columns_from_entries,
 )
@@ -67,7 +67,7 @@ def largest_total(
     weight: FloatArray,
     warm: Warm | None = None,
     limit: Limit = NO_LIMIT,
-) -> EnvyFree | TimeLimit | Infeasible | Failed:
+) -> EnvyFree | TimeLimit | Infeasible | SolverFailed:
     """Bundles for groups with different vectors, each with a positive entry; capacities and weights are positive.
 
     Where several divisions have the largest total, a second objective chooses, so that a warm start ends where a cold
@@ -96,7 +96,7 @@ def largest_total(
 class _Search:
     """The open program and the envy rows that it has so far."""
 
-    def __init__(self, v: FloatArray, p: FloatArray, cost: FloatArray, start: _Start, limit: Limit) -> None:
+    def __init__(self, v: FloatArray, p: FloatArray, cost: FloatArray, start: _WarmRows, limit: Limit) -> None:
         self.v, self.limit, self.iterations = v, limit, 0
         near = _neighbours(v, start.new)
         self.row = np.concatenate([start.row, near])
@@ -105,7 +105,7 @@ class _Search:
         np.fill_diagonal(self.have, True)
         self.model = Model(_program(v, p, cost, self.row), start.basis(v.shape[1], len(near)), tolerance=ENVY)
 
-    def run(self, second_cost: FloatArray | None = None) -> Optimal | TimeLimit | Infeasible | Failed:
+    def run(self, second_cost: FloatArray | None = None) -> Optimal | TimeLimit | Infeasible | SolverFailed:
         """Solve and add rows until nobody envies anybody."""
         if second_cost is not None:
             self.model.set_costs(np.arange(self.v.size), second_cost)
@@ -159,7 +159,7 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Start:
+class _WarmRows:
     row: IntArray  # r,2
     new: BoolArray  # g  has no row yet
     old_basis: Basis | None
@@ -172,7 +172,7 @@ class _Start:
         return Basis(columns + bytes(k * int(self.new.sum())), rows + bytes([BASIC]) * new_rows)
 
 
-def _recall(speedup: FloatArray, warm: Warm | None) -> tuple[FloatArray, IntArray, _Start]:
+def _recall(speedup: FloatArray, warm: Warm | None) -> tuple[FloatArray, IntArray, _WarmRows]:
     """The vectors of the program (those of the warm start first), where each group is among them, and what to keep."""
     groups, k = speedup.shape
     if warm is not None and warm.vector.shape[1] == k:
@@ -183,9 +183,9 @@ def _recall(speedup: FloatArray, warm: Warm | None) -> tuple[FloatArray, IntArra
         if len(warm.vector) - int((~new).sum()) <= 8 + groups // 4 and 2 * int(new.sum()) <= groups:
             found[new] = len(warm.vector) + np.arange(int(new.sum()))
             vector = np.concatenate([warm.vector, speedup[new]])
-            return vector, found, _Start(warm.row, np.arange(len(vector)) >= len(warm.vector), warm.basis)
+            return vector, found, _WarmRows(warm.row, np.arange(len(vector)) >= len(warm.vector), warm.basis)
     nothing = np.empty((0, 2), dtype=np.int64)
-    return speedup, np.arange(groups), _Start(nothing, np.ones(groups, dtype=np.bool_), None)
+    return speedup, np.arange(groups), _WarmRows(nothing, np.ones(groups, dtype=np.bool_), None)
 
 
 def _program(v: FloatArray, p: FloatArray, cost: FloatArray, pairs: IntArray) -> LinearProgram:

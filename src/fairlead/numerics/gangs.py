@@ -70,7 +70,7 @@ def assign(
 
 
 @dataclass(frozen=True, slots=True)
-class _Cells:
+class _GrantCells:
     """The (job, type) pairs that may be granted."""
 
     jobs: IntArray  # x
@@ -86,12 +86,12 @@ class _Cells:
         """x  c - B d: what the programs add up."""
         return np.asarray(self.cost - self.bonus * self.d[self.jobs])
 
-    def part(self, open_jobs: BoolArray, Y: IntArray, bonus: float) -> tuple[_Cells, BoolArray]:
+    def part(self, open_jobs: BoolArray, Y: IntArray, bonus: float) -> tuple[_GrantCells, BoolArray]:
         """The cells of some jobs, who are then numbered from 0, on what is left; and which cells these are."""
         mine = open_jobs[self.jobs]
         row = np.cumsum(open_jobs) - 1  # of an open job
         jobs, types, cost = row[self.jobs[mine]], self.types[mine], self.cost[mine]
-        return _Cells(jobs, types, cost, self.d[open_jobs], Y, bonus, self.above_all), mine
+        return _GrantCells(jobs, types, cost, self.d[open_jobs], Y, bonus, self.above_all), mine
 
     def program(self, whole: bool = False) -> LinearProgram:
         """Rows: one per job, one per type."""
@@ -138,11 +138,13 @@ class _Cells:
         return type_of
 
 
-def _cells(c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray, bonus: float | None) -> _Cells:
+def _cells(
+    c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray, bonus: float | None
+) -> _GrantCells:
     """Of two equal choices the type that a job holds is the cheaper one."""
     jobs, types = np.nonzero(runs)
     cost = c[jobs, types] - STAY * (held[jobs] == types)
-    return _Cells(jobs, types, cost, d, Y, _bonus(cost, d[jobs]) if bonus is None else bonus, bonus is None)
+    return _GrantCells(jobs, types, cost, d, Y, _bonus(cost, d[jobs]) if bonus is None else bonus, bonus is None)
 
 
 def _bonus(cost: FloatArray, width: IntArray) -> float:
@@ -160,7 +162,7 @@ class _Relaxed:
     price: FloatArray  # i  dual of the type's row
 
 
-def _relax(cells: _Cells, iterations: int) -> _Relaxed | None:
+def _relax(cells: _GrantCells, iterations: int) -> _Relaxed | None:
     """First among the jobs that are cheap per GPU, twice as many as fit; then with those that the prices call for.
 
     A job left out has a slack row, so it belongs in only where c - B d is below the price of its GPUs: when there is no
@@ -187,7 +189,7 @@ def _relax(cells: _Cells, iterations: int) -> _Relaxed | None:
         inside[wanted] = True
 
 
-def _regret(cells: _Cells, relaxed: _Relaxed) -> FloatArray:
+def _regret(cells: _GrantCells, relaxed: _Relaxed) -> FloatArray:
     """j  how much the job's second best choice costs more than its best, at the prices of the program."""
     choice = np.full((len(cells.d), len(cells.Y) + 1), np.inf)  # j,i+1  the last: no GPUs
     choice[:, -1] = -relaxed.alone
@@ -197,7 +199,7 @@ def _regret(cells: _Cells, relaxed: _Relaxed) -> FloatArray:
     return np.asarray(choice[:, 1] - choice[:, 0])
 
 
-def _settled(cells: _Cells, sure: IntArray, open_jobs: BoolArray, nodes: int, close: float) -> IntArray | None:
+def _settled(cells: _GrantCells, sure: IntArray, open_jobs: BoolArray, nodes: int, close: float) -> IntArray | None:
     """The best types of the open jobs on what the others leave, then a refill; None if none was found in time.
 
     The solver may stop when its answer is `close` to its bound.
@@ -218,7 +220,7 @@ def _settled(cells: _Cells, sure: IntArray, open_jobs: BoolArray, nodes: int, cl
     return cells.refill(cells.grant(sure, x))
 
 
-def _best_of_all(cells: _Cells, sure: IntArray, jobs: IntArray) -> IntArray:
+def _best_of_all(cells: _GrantCells, sure: IntArray, jobs: IntArray) -> IntArray:
     """`sure` with the best types of `jobs` on what is free, by dynamic programming over the GPUs of every type.
 
         best_k(r) = min{ best_k-1(r),  min_i best_k-1(r - d_k e_i) + price_ki },    best_0 = 0

@@ -89,11 +89,11 @@ class Infeasible:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class SolverFailed:
     reason: str
 
 
-Outcome = Optimal | TimeLimit | Infeasible | Failed
+Outcome = Optimal | TimeLimit | Infeasible | SolverFailed
 
 
 def solve(
@@ -171,7 +171,7 @@ class Model:
         if self._limits != (primal, limit) or limit.seconds is not None:
             self._set_limits(limit, primal)
         if self._highs.run() == self._highspy.HighsStatus.kError:
-            return Failed(f"HiGHS stopped with an error ({self._status()})")
+            return SolverFailed(f"HiGHS stopped with an error ({self._status()})")
         return self._outcome()
 
     def _set_limits(self, limit: Limit, primal: bool) -> None:
@@ -314,7 +314,7 @@ class Model:
             return self._stopped()
         if status == kind.kInfeasible:
             return Infeasible()
-        return Failed(f"HiGHS ended with: {self._status()}")
+        return SolverFailed(f"HiGHS ended with: {self._status()}")
 
     def _optimal(self) -> Optimal:
         solution = self._highs.getSolution()

@@ -43,17 +43,17 @@ class SpotChoices:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class SpotPlan:
     spots: dict[int, Spot]  # job -> where, for those that got something
     value: float
     bound: float  # no plan is worth more, were the nodes of a group alike; inf where a solve gave up
     solver: str
 
 
-NOTHING = Plan({}, 0.0, 0.0, "optimal")
+NOTHING = SpotPlan({}, 0.0, 0.0, "optimal")
 
 
-def exact(choices: SpotChoices, free: IntArray, limit: Limit = BRANCHED, gap: float = GAP) -> Plan:
+def exact(choices: SpotChoices, free: IntArray, limit: Limit = BRANCHED, gap: float = GAP) -> SpotPlan:
     """The program as it stands; greedy, first choices first, if the limit comes before any answer."""
     if not len(choices.job):
         return NOTHING
@@ -63,11 +63,11 @@ def exact(choices: SpotChoices, free: IntArray, limit: Limit = BRANCHED, gap: fl
         taken = np.flatnonzero(outcome.x > 0.5)
         spots = {int(choices.job[c]): choices.spots[c] for c in taken.tolist()}
         bound = -(outcome.objective if isinstance(outcome, Optimal) else outcome.bound) * scale
-        return Plan(spots, float(choices.value[taken].sum()), bound, "optimal")
+        return SpotPlan(spots, float(choices.value[taken].sum()), bound, "optimal")
     return greedy(choices, free)
 
 
-def near(choices: SpotChoices, free: IntArray, gap: float = GAP, seconds: float | None = None) -> Plan:
+def near(choices: SpotChoices, free: IntArray, gap: float = GAP, seconds: float | None = None) -> SpotPlan:
     """As good as bounded work makes it.
 
     The linear program is dived into, with the `MOST_DIVED` columns of least reduced cost: who is at 1 stays there, then the
@@ -92,7 +92,7 @@ def near(choices: SpotChoices, free: IntArray, gap: float = GAP, seconds: float 
     return replace(best, bound=bound)
 
 
-def greedy(choices: SpotChoices, free: IntArray) -> Plan:
+def greedy(choices: SpotChoices, free: IntArray) -> SpotPlan:
     """In the order in which jobs are named each takes its best spot that fits."""
     left: list[int] = free.tolist()
     spots: dict[int, Spot] = {}
@@ -105,7 +105,7 @@ def greedy(choices: SpotChoices, free: IntArray) -> Plan:
             spots[job] = spot
             value += float(choices.value[c])
             take(spot, left)
-    return Plan(spots, value, np.inf, GREEDY)
+    return SpotPlan(spots, value, np.inf, GREEDY)
 
 
 def fits(spot: Spot, free: Sequence[int] | IntArray) -> bool:
@@ -117,7 +117,7 @@ def take(spot: Spot, free: list[int]) -> None:
         free[node] -= gpus
 
 
-def _dive(choices: SpotChoices, free: IntArray, x: FloatArray, limit: Limit) -> Plan:
+def _dive(choices: SpotChoices, free: IntArray, x: FloatArray, limit: Limit) -> SpotPlan:
     """Down from the fractional answer `x`; every turn puts at least one job somewhere, so it ends."""
     left: list[int] = free.tolist()
     spots: dict[int, Spot] = {}
@@ -134,12 +134,12 @@ def _dive(choices: SpotChoices, free: IntArray, x: FloatArray, limit: Limit) -> 
                 take(spot, left)
         open_ = [c for c in columns.tolist() if int(choices.job[c]) not in spots and fits(choices.spots[c], left)]
         if len(spots) == before or not open_:
-            return Plan(spots, value, np.inf, "optimal")
+            return SpotPlan(spots, value, np.inf, "optimal")
         columns = np.array(open_, dtype=np.int64)
         program = _program(choices.only(columns), np.array(left, dtype=np.int64))
         outcome = solve(replace(program, whole=None), limit)
         if not isinstance(outcome, Optimal):
-            return Plan(spots, value, np.inf, "optimal")
+            return SpotPlan(spots, value, np.inf, "optimal")
         x = outcome.x
 
 

@@ -23,7 +23,7 @@ def within_quotas(view: View, changed: dict[int, Spot], pinned: BoolArray) -> di
     than their own take it back. GPUs that are then idle go to waiting jobs whose tenants may take them.
     """
     assert view.quotas is not None, "only asked where there are limits"
-    room = _Room(view, view.quotas)
+    room = _QuotaRoom(view, view.quotas)
     spots = {j: spot for j, spot in view.spots.items() if j not in changed}
     running = sorted(spots, key=lambda j: (not pinned[j], j))
     starting = sorted(j for j, spot in changed.items() if spot)
@@ -57,7 +57,7 @@ def more_than(view: View, before: dict[int, Spot], after: dict[int, Spot]) -> Gr
     return Grants(jobs, types, gpus)
 
 
-def _take_back(view: View, room: _Room, pinned: BoolArray) -> bool:
+def _take_back(view: View, room: _QuotaRoom, pinned: BoolArray) -> bool:
     """Whether a waiting job was placed within what is its tenant's own, by arrival; borrowers give way where they must.
 
     Nobody is placed here beyond its own and nobody within it gives way, so this comes to an end.
@@ -73,7 +73,7 @@ def _take_back(view: View, room: _Room, pinned: BoolArray) -> bool:
     return placed
 
 
-def _reclaim(view: View, room: _Room, pinned: BoolArray, j: int, t: int) -> bool:
+def _reclaim(view: View, room: _QuotaRoom, pinned: BoolArray, j: int, t: int) -> bool:
     """Borrowers of the type give way until the job fits: who has not started yet first, then the newest."""
     u = int(view.tenant[j])
     lent = [
@@ -96,7 +96,7 @@ def _reclaim(view: View, room: _Room, pinned: BoolArray, j: int, t: int) -> bool
     return False
 
 
-class _Room:
+class _QuotaRoom:
     """The pool of nodes with the limits of tenants, and which jobs have been placed there."""
 
     def __init__(self, view: View, quotas: Quotas) -> None:

@@ -22,7 +22,7 @@ NOTHING: dict[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Service:
+class ReferenceService:
     """By job: GPU-seconds held when we last looked, and what they were worth on the job's best type."""
 
     job: IntArray  # j  ascending
@@ -32,13 +32,13 @@ class Service:
 
 def hlas_rounds(
     view: View,
-    memory: Service | None,
+    memory: ReferenceService | None,
     *,
     first_s: float = 900.0,
     growth: float = 4.0,
     queues: int = 7,
     advantage: float = 0.5,
-) -> tuple[Grants, Service]:
+) -> tuple[Grants, ReferenceService]:
     """Queues by attained service A_j / w_j in reference seconds, first come first served inside a queue.
 
     A GPU-second counts by how fast the job runs there against its best type. Queue 0 ends at `first_s` GPU-seconds, each
@@ -63,14 +63,14 @@ def hlas_rounds(
     return Grants(grants.jobs, grants.types, grants.gpus, answer), service
 
 
-def _served(view: View, memory: Service | None) -> Service:
+def _served(view: View, memory: ReferenceService | None) -> ReferenceService:
     """What was attained since the last look counts by the speed on what is held now: nothing changes in between."""
     reference_s, before = np.zeros(view.jobs), np.zeros(view.jobs)
     if memory is not None and memory.job.size and view.jobs:
         at = np.minimum(np.searchsorted(memory.job, view.job), len(memory.job) - 1)
         known = memory.job[at] == view.job
         reference_s[known], before[known] = memory.reference_s[at[known]], memory.attained_gpu_s[at[known]]
-    return Service(view.job, view.attained_gpu_s, reference_s + (view.attained_gpu_s - before) * _speed(view))
+    return ReferenceService(view.job, view.attained_gpu_s, reference_s + (view.attained_gpu_s - before) * _speed(view))
 
 
 def _speed(view: View) -> FloatArray:

@@ -12,7 +12,7 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.numerics.configurations import Choices, Groups, group_nodes, two_stage
 from fairlead.numerics.exchange import exchange
-from fairlead.numerics.spots import Plan, SpotChoices
+from fairlead.numerics.spots import SpotChoices, SpotPlan
 from fairlead.placement.pool import fill_nodes, free_after, neighbour_spots
 from fairlead.rates.age import restart_factor
 from fairlead.rates.configurations import Kinds
@@ -61,7 +61,7 @@ class Planner:
         self._kind_of_node, self._fill_order = nodes_alike(view, self._relative)
         self._solve_s = solve_s
 
-    def plan(self, jobs: IntArray, free: IntArray) -> Plan:
+    def plan(self, jobs: IntArray, free: IntArray) -> SpotPlan:
         groups = group_nodes(self._kind_of_node, free, self._fill_order)
         order = jobs.tolist()
 

@@ -26,11 +26,11 @@ from fairlead.numerics.envy_free import EnvyFree, Warm, largest_total
 from fairlead.numerics.fairness import normalise
 from fairlead.numerics.solve import (
     NO_LIMIT,
-    Failed,
     Infeasible,
     Limit,
     LinearProgram,
     Optimal,
+    SolverFailed,
     TimeLimit,
     columns_from_entries,
     solve,
@@ -71,7 +71,7 @@ def cooperative(
     if not len(game.weight):
         return game.split(np.empty((0, len(game.capacity))), np.zeros(len(game.capacity)), "optimal", None)
     found = largest_total(game.speedup, game.capacity, game.weight, warm, limit)
-    if isinstance(found, Failed) and warm is not None:
+    if isinstance(found, SolverFailed) and warm is not None:
         found = largest_total(game.speedup, game.capacity, game.weight, None, limit)
     if not isinstance(found, EnvyFree):
         return game.equal_split(found)
@@ -127,9 +127,9 @@ class _Game:
         full_price[j] = price[self.type[j]]
         return self._settle(shares, full_price, status, warm)
 
-    def equal_split(self, instead_of: TimeLimit | Infeasible | Failed) -> Split:
+    def equal_split(self, instead_of: TimeLimit | Infeasible | SolverFailed) -> Split:
         """Envy-free and no worse than alone, whatever happened."""
-        reason = instead_of.reason if isinstance(instead_of, Failed) else type(instead_of).__name__
+        reason = instead_of.reason if isinstance(instead_of, SolverFailed) else type(instead_of).__name__
         part = self.full_weight / self.full_weight.sum()
         price = np.full(len(self.full_capacity), np.nan)
         return self._settle(part[:, None] * self.full_capacity, price, f"equal split ({reason})", None)
@@ -172,7 +172,7 @@ class _Level:
 
 def _highest_level(
     W: FloatArray, m: FloatArray, w: FloatArray, limit: Limit
-) -> _Level | TimeLimit | Infeasible | Failed:
+) -> _Level | TimeLimit | Infeasible | SolverFailed:
     """max t s.t. W_g.y_g >= t, sum_g w_g y_gj <= m_j.
 
     If each group got the same part of every type, parts a_g in proportion to w_g / W_g.m would make all levels equal.

@@ -11,10 +11,10 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.tasks import Instance, Schedule
 
 # (size by job and GPU, seconds until each GPU is free) -> (GPU, place from the end of its queue) of each job
-Plan = Callable[[FloatArray, FloatArray], tuple[IntArray, IntArray]]
+MatchJobs = Callable[[FloatArray, FloatArray], tuple[IntArray, IntArray]]
 
 
-def run_single(given: Instance, plan: Plan) -> Schedule:
+def run_single(given: Instance, plan: MatchJobs) -> Schedule:
     """Plan again at every arrival and completion that finds a GPU idle and jobs waiting; start who is first in a queue."""
     known, type_of = given.known, given.type_of
     # j,g  a round is k tasks and the last one's synchronisation; those of the others overlap
