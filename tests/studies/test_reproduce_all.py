@@ -36,6 +36,7 @@ from fairlead.studies.papers.run_all import (
     scale_of,
     study_of,
 )
+from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 from fairlead.studies.runs.store import Store
 from waiting import PATIENCE_S, wait_for
 
@@ -117,7 +118,10 @@ def test_every_number_of_ours_shows_its_spread(found: tuple[list[StudyResults], 
 
 def test_a_sentence_stands_below_the_table_of_its_claim() -> None:
     table = Table(
-        "t", "seed 0", ("ours",), (Claim("a | b", "2x", ("1x",), "half as many.", "missed"), Claim("c", "", ("3",)))
+        "t",
+        "seed 0",
+        ("ours",),
+        (Claim("a | b", "2x", ("1x",), "half as many.", Verdict(VerdictWord.MISSED)), Claim("c", "", ("3",))),
     )
     text = page([Study("oef", "P", True, "w", "r", (table,), ("what the full run gave",))], "c")
 

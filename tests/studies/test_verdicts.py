@@ -14,6 +14,7 @@ from fairlead.studies.papers.claim_tables import Claim, Study, section
 from fairlead.studies.papers.results import find_results
 from fairlead.studies.papers.run_all import STUDIES, scale_of
 from fairlead.studies.papers.spread import SeedSpread
+from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 from fairlead.studies.runs.store import Store
 
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
@@ -40,32 +41,33 @@ def over(mean: float, low: float | None = None, high: float | None = None) -> Se
     ],
 )
 def test_a_gain(ours: list[SeedSpread], paper: Any, verdict: str) -> None:
-    assert verdicts.gain(ours, paper) == verdict
+    assert str(verdicts.gain(ours, paper)) == verdict
 
 
 def test_a_gain_in_per_cent_has_nothing_at_zero() -> None:
-    assert verdicts.gain([over(0.1)], 0.3, 0.0) == "less"
-    assert verdicts.gain([over(-0.1)], 0.3, 0.0) == "missed"
+    assert str(verdicts.gain([over(0.1)], 0.3, 0.0)) == "less"
+    assert str(verdicts.gain([over(-0.1)], 0.3, 0.0)) == "missed"
 
 
 def test_up_to_is_held_against_the_best_seed() -> None:
-    assert verdicts.up_to([over(1.2, high=2.9), over(1.1, high=3.1)], 3.0) == "reached"
-    assert verdicts.up_to([over(1.2, high=2.9)], 3.0) == "less"
-    assert verdicts.up_to([over(0.9, high=1.2)], 3.0) == "missed"
-    assert verdicts.up_to([over(2.0, high=4.0)], 3.0) == "more"
+    assert str(verdicts.up_to([over(1.2, high=2.9), over(1.1, high=3.1)], 3.0)) == "reached"
+    assert str(verdicts.up_to([over(1.2, high=2.9)], 3.0)) == "less"
+    assert str(verdicts.up_to([over(0.9, high=1.2)], 3.0)) == "missed"
+    assert str(verdicts.up_to([over(2.0, high=4.0)], 3.0)) == "more"
 
 
 def test_limits_and_baselines() -> None:
-    assert verdicts.at_most([over(0.1), over(0.2)], 0.2) == "holds"
-    assert verdicts.at_most([over(0.1), over(0.3)], 0.2) == "missed"
-    assert verdicts.alike([over(0.40), over(0.43)], 0.38, 0.05) == "alike"
-    assert verdicts.alike([over(0.40), over(0.44)], 0.38, 0.05) == "differs"
+    assert str(verdicts.at_most([over(0.1), over(0.2)], 0.2)) == "holds"
+    assert str(verdicts.at_most([over(0.1), over(0.3)], 0.2)) == "missed"
+    assert str(verdicts.alike([over(0.40), over(0.43)], 0.38, 0.05)) == "alike"
+    assert str(verdicts.alike([over(0.40), over(0.44)], 0.38, 0.05)) == "differs"
 
 
 def test_a_sentence_goes_with_its_verdict() -> None:
-    said = {v: verdicts.why(v, "below", "above") for v in ("reached", "more", "in part", "less", "missed", "differs")}
+    words = ("reached", "more", "in part", "less", "missed", "differs")
+    sentences = {word: verdicts.why(Verdict(VerdictWord(word)), "below", "above") for word in words}
 
-    assert said == {
+    assert sentences == {
         "reached": "", "more": "above", "in part": "below", "less": "below", "missed": "below", "differs": "below"
     }  # fmt: skip
 
@@ -97,7 +99,7 @@ def test_oef_no_longer_says_that_shares_cannot_give_it_when_they_do() -> None:
     study = told("oef", parts)
 
     assert "cannot come from the shares" not in section(study)
-    assert line(study, "more throughput than gavel").verdict == "reached"
+    assert str(line(study, "more throughput than gavel").verdict) == "reached"
 
 
 def test_oef_says_plainly_when_a_lie_pays_in_a_run() -> None:
@@ -107,7 +109,7 @@ def test_oef_says_plainly_when_a_lie_pays_in_a_run() -> None:
     study = told("oef", parts)
 
     judged = [c for t in study.tables for c in t.claims if c.claim == "oef-noncoop" and c.verdict]
-    assert [c.verdict for c in judged] == ["holds", "missed"]
+    assert [str(c.verdict) for c in judged] == ["holds", "missed"]
     assert "Missed: " in study.verdict
     assert "oef-noncoop" in study.verdict
 
@@ -119,7 +121,7 @@ def test_oef_says_which_promise_was_broken() -> None:
 
     study = told("oef", parts)
 
-    assert [c.verdict for t in study.tables for c in t.claims if c.claim == "oef-coop" and c.verdict] == [
+    assert [str(c.verdict) for t in study.tables for c in t.claims if c.claim == "oef-coop" and c.verdict] == [
         "missed: envy"
     ]
     assert "need not be Pareto efficient" not in section(study)
@@ -143,7 +145,7 @@ def test_fft_explains_starvation_only_where_max_min_starves_less() -> None:
     study = told("fft", parts)
 
     assert "cannot be against max-min" not in section(study)
-    assert line(study, "longest starvation, Gavel max-min / fft").verdict == "more"
+    assert str(line(study, "longest starvation, Gavel max-min / fft").verdict) == "more"
 
 
 def test_hare_does_not_say_that_allox_is_ahead_of_hlas_where_it_is_not() -> None:
@@ -157,4 +159,4 @@ def test_hare_does_not_say_that_allox_is_ahead_of_hlas_where_it_is_not() -> None
 
     assert "It is ahead of `hlas` in: " not in section(study)
     assert "AlloX is within 1.5 times" not in section(study)
-    assert line(study, "allox / hare").verdict == "more"
+    assert str(line(study, "allox / hare").verdict) == "more"

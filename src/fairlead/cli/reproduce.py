@@ -119,10 +119,8 @@ def _one(name: str, quick: bool, output: Format, table: Any = None) -> None:
 
 
 def _as_json(results: StudyResults, study: Study) -> dict[str, Any]:
-    from dataclasses import asdict
-
     summary = {"verdict": study.verdict, "findings": study.findings, "limits": study.limits, "notes": study.reading}
-    claims = [asdict(table) for table in study.tables]
+    claims = [table.to_json() for table in study.tables]
     return {"paper": study.paper, "command": study.command, **results.to_json(), "claims": claims, **summary}
 
 

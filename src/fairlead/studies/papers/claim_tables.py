@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from fairlead.studies.papers.spread import SeedSpread
-from fairlead.studies.papers.verdicts import MISSED, word_of
+from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,10 @@ class Claim:
     paper: str  # empty where the paper is silent
     ours: tuple[str, ...]
     why: str = ""  # empty where they agree or there is nothing to compare
-    verdict: str = ""  # empty where the paper is silent
+    verdict: Verdict | None = None  # None where the paper is silent
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "verdict": "" if self.verdict is None else str(self.verdict)}
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,10 @@ class Table:
                 said.setdefault(claim.why, []).append(claim.claim)
         return said
 
+    def to_json(self) -> dict[str, Any]:
+        claims = [claim.to_json() for claim in self.claims]
+        return {"title": self.title, "seeds": self.seeds, "columns": self.columns, "claims": claims}
+
     @property
     def has_paper(self) -> bool:
         return any(claim.paper for claim in self.claims)
@@ -62,7 +70,7 @@ class Table:
     def _row(self, claim: Claim) -> list[str]:
         if not self.has_paper:
             return [claim.claim, *claim.ours]
-        verdict = [claim.verdict or "-"] if self.has_verdict else []
+        verdict = ["-" if claim.verdict is None else str(claim.verdict)] if self.has_verdict else []
         return [claim.claim, claim.paper or "-", *claim.ours, *verdict]
 
 
@@ -86,13 +94,15 @@ class Study:
     @property
     def verdict(self) -> str:
         """How many claims came out how, and those that were missed by name; empty where nothing was judged."""
-        judged = [claim for table in self.tables for claim in table.claims if claim.verdict]
+        judged = [
+            (claim, claim.verdict) for table in self.tables for claim in table.claims if claim.verdict is not None
+        ]
         if not judged:
             return ""
-        counted = Counter(word_of(claim.verdict) for claim in judged)
-        missed = [_missed(claim) for claim in judged if word_of(claim.verdict) == MISSED]
-        said = "; ".join(f"{word} {count}" for word, count in counted.most_common())
-        return f"**{len(judged)} claims:** {said}." + (f" Missed: {'; '.join(missed)}." if missed else "")
+        counted = Counter(verdict.word for _, verdict in judged)
+        missed = [_missed(claim, verdict) for claim, verdict in judged if verdict.word is VerdictWord.MISSED]
+        counts = "; ".join(f"{word} {count}" for word, count in counted.most_common())
+        return f"**{len(judged)} claims:** {counts}." + (f" Missed: {'; '.join(missed)}." if missed else "")
 
 
 PREFACE = """\
@@ -130,9 +140,8 @@ def section(study: Study) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _missed(claim: Claim) -> str:
-    what = claim.verdict.partition(": ")[2]
-    return f"{claim.claim} ({what})" if what else claim.claim
+def _missed(claim: Claim, verdict: Verdict) -> str:
+    return f"{claim.claim} ({', '.join(verdict.broken)})" if verdict.broken else claim.claim
 
 
 def _markdown(table: Table) -> str:

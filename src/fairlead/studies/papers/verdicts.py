@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from fairlead.studies.papers.spread import SeedSpread
 
-REACHED = "reached"
-MORE = "more"
-PARTLY = "in part"
-LESS = "less"
-MISSED = "missed"
-KEPT = "holds"
-ALIKE = "alike"
-DIFFERS = "differs"
-MEASURED = "measured"  # of a theorem, which no number proves
-NOT_EVERY_SEED = ", not on every seed"
 FAR = 1.25  # beyond the paper's gain by a quarter is worth a sentence
 
 
-def gain(ours: Sequence[SeedSpread], paper: float | Sequence[float], nothing: float = 1.0) -> str:
+class VerdictWord(StrEnum):
+    REACHED = "reached"
+    MORE = "more"
+    PARTLY = "in part"
+    LESS = "less"
+    MISSED = "missed"
+    HOLDS = "holds"
+    ALIKE = "alike"
+    DIFFERS = "differs"
+    MEASURED = "measured"  # of a theorem, which no number proves
+
+
+_BELOW = (VerdictWord.PARTLY, VerdictWord.LESS, VerdictWord.MISSED, VerdictWord.DIFFERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    word: VerdictWord
+    every_seed: bool = True
+    broken: tuple[str, ...] = ()  # promises, by name
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the paper's number was not reached everywhere."""
+        return self.word in _BELOW
+
+    def __str__(self) -> str:
+        seeds = "" if self.every_seed else ", not on every seed"
+        return f"{self.word}{seeds}{': ' if self.broken else ''}{', '.join(self.broken)}"
+
+
+def gain(ours: Sequence[SeedSpread], paper: float | Sequence[float], nothing: float = 1.0) -> Verdict:
     """Of something that is better the larger it is; `nothing` is no gain: 1 for a ratio, 0 for a percentage.
 
     `paper` is one number, or one for every column.
@@ -27,48 +50,39 @@ def gain(ours: Sequence[SeedSpread], paper: float | Sequence[float], nothing: fl
     wanted = [paper] * len(ours) if isinstance(paper, int | float) else list(paper)
     pairs = list(zip(ours, wanted, strict=True))
     if any(values.mean <= nothing for values in ours):
-        return MISSED
+        return Verdict(VerdictWord.MISSED)
+    every_seed = all(values.low > nothing for values in ours)
     reached = [values.mean >= p for values, p in pairs]
-    some_seed = NOT_EVERY_SEED if any(values.low <= nothing for values in ours) else ""
-    if all(reached):
-        return (MORE if all(_far(values.mean, p, nothing) for values, p in pairs) else REACHED) + some_seed
-    return (PARTLY if any(reached) else LESS) + some_seed
+    if not all(reached):
+        return Verdict(VerdictWord.PARTLY if any(reached) else VerdictWord.LESS, every_seed)
+    far = all(_far(values.mean, p, nothing) for values, p in pairs)
+    return Verdict(VerdictWord.MORE if far else VerdictWord.REACHED, every_seed)
 
 
-def up_to(ours: Sequence[SeedSpread], paper: float, nothing: float = 1.0) -> str:
+def up_to(ours: Sequence[SeedSpread], paper: float, nothing: float = 1.0) -> Verdict:
     """Of a gain that the paper saw at best: our best seed in any column is held against it."""
     best = max(values.high for values in ours)
     if best >= paper:
-        return MORE if _far(best, paper, nothing) else REACHED
-    return LESS if any(values.mean > nothing for values in ours) else MISSED
+        return Verdict(VerdictWord.MORE if _far(best, paper, nothing) else VerdictWord.REACHED)
+    some_gain = any(values.mean > nothing for values in ours)
+    return Verdict(VerdictWord.LESS if some_gain else VerdictWord.MISSED)
 
 
-def at_most(ours: Sequence[SeedSpread], limit: float) -> str:
-    return KEPT if all(values.mean <= limit for values in ours) else MISSED
+def at_most(ours: Sequence[SeedSpread], limit: float) -> Verdict:
+    return Verdict(VerdictWord.HOLDS if all(values.mean <= limit for values in ours) else VerdictWord.MISSED)
 
 
-def alike(ours: Sequence[SeedSpread], paper: float, within: float) -> str:
+def alike(ours: Sequence[SeedSpread], paper: float, within: float) -> Verdict:
     """Of a number that is neither good nor bad, such as a baseline's."""
-    return ALIKE if all(abs(values.mean - paper) <= within for values in ours) else DIFFERS
+    near = all(abs(values.mean - paper) <= within for values in ours)
+    return Verdict(VerdictWord.ALIKE if near else VerdictWord.DIFFERS)
 
 
-def below(verdict: str) -> bool:
-    """Whether the paper's number was not reached everywhere."""
-    return verdict.startswith((PARTLY, LESS, MISSED, DIFFERS))
-
-
-def above(verdict: str) -> bool:
-    return verdict.startswith(MORE)
-
-
-def why(verdict: str, if_below: str, if_above: str = "") -> str:
+def why(verdict: Verdict | None, if_below: str, if_above: str = "") -> str:
     """The sentence that goes with a verdict."""
-    return if_below if below(verdict) else if_above if above(verdict) else ""
-
-
-def word_of(verdict: str) -> str:
-    """Without what is added to it: seeds, names."""
-    return verdict.partition(",")[0].partition(":")[0]
+    if verdict is None:
+        return ""
+    return if_below if verdict.is_below else if_above if verdict.word is VerdictWord.MORE else ""
 
 
 def _far(value: float, paper: float, nothing: float) -> bool:

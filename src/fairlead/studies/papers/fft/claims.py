@@ -10,6 +10,7 @@ from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.fft.experiment import BASELINES, DECISION_SEEDS, FIRST_SEED, JOBS, QUICK, TRACES, FftScale
 from fairlead.studies.papers.spread import SeedSpread
+from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
 WORLD = """\
 12 T4, 12 A10 and 12 V100 (16, 24, 32 GB), four to a host, 300 s rounds; trace 1 all four GPUs wide, trace 2 widths 1, 2, 3, 4, 8.
@@ -175,15 +176,15 @@ def _cells(line: Line, ours: Sequence[SeedSpread]) -> tuple[str, ...]:
     return tuple(number(values, 2, "x" if line.shown == TIMES else "") for values in ours)
 
 
-def _verdict(line: Line, ours: Sequence[SeedSpread]) -> str:
+def _verdict(line: Line, ours: Sequence[SeedSpread]) -> Verdict | None:
     if line.judged == UP_TO:
         return verdicts.up_to(ours, line.wanted)
     if line.judged == ALIKE:
         return verdicts.alike(ours, line.wanted, NEAR)
     if line.judged == CONSTANT:
-        return verdicts.MEASURED
+        return Verdict(VerdictWord.MEASURED)
     if line.judged == SILENT:
-        return ""
+        return None
     return verdicts.gain(ours, line.wanted, 0.5 if line.judged == AT_LEAST_HALF else 1.0)
 
 
@@ -233,7 +234,7 @@ def _printed(both: list[dict[str, Any]]) -> list[Claim]:
 def _errors(wrong: dict[str, Any]) -> list[Claim]:
     jct, worst = ([wrong[trace][key] for trace in TRACES] for key in ("jct_change", "max_ftf_change"))
     verdict = verdicts.at_most(jct, 0.17)
-    why = UNKNOWN if verdict == verdicts.MISSED else ERRORS if all(v.mean < 0.05 for v in jct) else ""
+    why = UNKNOWN if verdict.word is VerdictWord.MISSED else ERRORS if all(v.mean < 0.05 for v in jct) else ""
     return [
         Claim("JCT with lengths wrong by up to 30 %", "at most +17 %", tuple(percent(v) for v in jct), why, verdict),
         Claim("max FTF with lengths wrong by up to 30 %", "", tuple(percent(v) for v in worst)),

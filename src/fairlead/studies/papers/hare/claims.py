@@ -12,6 +12,7 @@ from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, pe
 from fairlead.studies.papers.hare.experiment import DONE, FIRST_SEED, QUICK, HareScale, ratio
 from fairlead.studies.papers.hare.task_workloads import GBIT, MODELS, SYNC, UNIT_MS
 from fairlead.studies.papers.spread import SeedSpread, spread
+from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
 WORLD = """\
 Eight models with the speed-ups of the paper's figure 2 on V100, T4, M60, K80 (GPU counts in this order; test bed 8,4,2,1, even
@@ -177,7 +178,7 @@ def _simulations(sweeps: dict[str, Any], seeds: str) -> Table:
         half, twice = (np.array(sweeps["batch size"][name]["jct"][scheduler]) for name in ("batch x 0.5", "batch x 2"))
         change = spread(twice / half - 1.0)
         still = abs(change.mean) <= 0.1
-        verdict = verdicts.ALIKE if still == (scheduler != "homo") else verdicts.DIFFERS
+        verdict = Verdict(VerdictWord.ALIKE if still == (scheduler != "homo") else VerdictWord.DIFFERS)
         why = verdicts.why(verdict, ROUNDS)
         rows.append(Claim(f"{scheduler}'s JCT, batches four times as large", paper, (percent(change),), why, verdict))
     return Table("larger simulations, and what is varied", seeds, ("ours",), tuple(rows))
@@ -201,7 +202,7 @@ def _ablation(part: dict[str, Any], seeds: str) -> Table:
     rows = []
     for kind in list(next(iter(part.values()))["ratios"]):
         ours = [row["ratios"][kind] for row in part.values()]
-        verdict = verdicts.gain(ours, 1.0) if kind in said else ""
+        verdict = verdicts.gain(ours, 1.0) if kind in said else None
         why = verdicts.why(verdict, UNKNOWN)
         rows.append(Claim(kind, said.get(kind, ""), tuple(number(o) for o in ours), why, verdict))
     return Table("ablation: JCT of what is left / that of all of it", seeds, tuple(part), tuple(rows))

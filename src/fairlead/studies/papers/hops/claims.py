@@ -8,6 +8,7 @@ from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.hops.experiment import FIRST_SEED, PAPER, QUICK, THREE, HopsScale, Part
 from fairlead.studies.papers.spread import SeedSpread, spread
+from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
 WORLD = """\
 The paper's servers and class proportions; speeds relative to the 1080Ti; 540 s rounds, 30 s per restart, hidden server speeds 0.85-1.05
@@ -124,7 +125,7 @@ def _numbers(name: str, part: Part) -> tuple[Claim, ...]:
     return tuple(rows)
 
 
-def _beside(name: str, key: str, ours: Mapping[str, SeedSpread]) -> tuple[str, str, str]:
+def _beside(name: str, key: str, ours: Mapping[str, SeedSpread]) -> tuple[str, str, Verdict | None]:
     """The paper's number, why ours differs and how it stands to it; only where a single number is claimed."""
     if name == "512 GPUs" and key == "idle":
         verdict = verdicts.at_most([ours["hops"]], IDLE_LIMIT)
@@ -132,10 +133,10 @@ def _beside(name: str, key: str, ours: Mapping[str, SeedSpread]) -> tuple[str, s
     if name.endswith("priorities") and key == "max_lr":
         theirs = {variant: ours[variant].mean for variant in ours if variant in PAPER_LR}
         smallest = min(theirs, key=theirs.__getitem__)
-        verdict = verdicts.KEPT if smallest == "latency-ratio" else verdicts.MISSED
+        verdict = Verdict(VerdictWord.HOLDS if smallest == "latency-ratio" else VerdictWord.MISSED)
         said = ", ".join(f"{variant} {PAPER_LR[variant]}" for variant in theirs)
         return f"smallest by latency ratio ({said})", WHY_LR if max(theirs.values()) < FAR_LR else "", verdict
-    return "", "", ""
+    return "", "", None
 
 
 def _title(name: str, scale: HopsScale) -> str:

@@ -8,6 +8,7 @@ from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.oef.experiment import LIE, QUICK, STATIC, OefScale
 from fairlead.studies.papers.spread import SeedSpread
+from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
 WORLD = """\
 Speeds of RTX 3070/3080/3090 are Lambda's measurements; 8 GPUs of each on nodes of four, 20 tenants, 300 s rounds, 30 s per
@@ -132,7 +133,7 @@ def _promise(rule: str, row: dict[str, Any]) -> Claim:
         )
     elif broken:
         why = f"broken: {', '.join(broken)}; we do not know why."
-    verdict = f"{verdicts.MISSED}: {', '.join(broken)}" if broken else verdicts.KEPT if paper else ""
+    verdict = Verdict(VerdictWord.MISSED if broken else VerdictWord.HOLDS, broken=tuple(broken)) if paper else None
     return Claim(rule, paper, tuple(_broken(cell) for cell in row.values()), why, verdict)
 
 
@@ -159,9 +160,9 @@ def _liar(part: dict[str, Any], scale: OefScale) -> Table:
     for policy, row in part.items():
         liar, others = row["liar_jct_change"], row["others_jct_change"]
         claimed = policy == "oef-noncoop"
-        verdict = _pays(liar) if claimed else ""
+        verdict = _pays(liar) if claimed else None
         why = ""
-        if verdict not in ("", verdicts.KEPT):
+        if verdict is not None and verdict != Verdict(VerdictWord.HOLDS):
             why = (
                 "the shares are proof against this lie (table above), a run is not quite, because leftover GPUs and moves to "
                 "idle ones go by believed speeds too. The liar has one twentieth of the jobs, so seeds differ widely."
@@ -174,11 +175,11 @@ def _liar(part: dict[str, Any], scale: OefScale) -> Table:
     return Table(title, seeds_of(range(scale.seeds)), ("the liar's", "the others'"), tuple(rows))
 
 
-def _pays(liar: SeedSpread) -> str:
+def _pays(liar: SeedSpread) -> Verdict:
     """A lie pays where the liar's JCT falls."""
     if liar.mean < 0:
-        return verdicts.MISSED
-    return f"{verdicts.KEPT}{verdicts.NOT_EVERY_SEED}" if liar.low < 0 else verdicts.KEPT
+        return Verdict(VerdictWord.MISSED)
+    return Verdict(VerdictWord.HOLDS, every_seed=liar.low >= 0)
 
 
 def _broken(cell: dict[str, float]) -> str:
