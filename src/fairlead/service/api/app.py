@@ -59,7 +59,7 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(ApiError)
-    async def told(_: Request, error: ApiError) -> JSONResponse:
+    async def api_error(_: Request, error: ApiError) -> JSONResponse:
         return error.answer()
 
     @app.exception_handler(RequestValidationError)

@@ -22,13 +22,13 @@ async def audit_apart(directory: StateDirectory) -> Any:
         sys.executable, "-m", "fairlead.service.api.audit", str(directory.path), stdout=asyncio.subprocess.PIPE
     )
     try:
-        said, _ = await child.communicate()
+        report, _ = await child.communicate()
     finally:
         if child.returncode is None:
             child.kill()
     if child.returncode:
         raise RuntimeError(f"the audit ended with code {child.returncode}")
-    return json.loads(said)
+    return json.loads(report)
 
 
 def audit_log(directory: StateDirectory) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Errors as the API says them: a stable code, what is the matter, what to do. No stack traces, nothing that was sent."""
+"""Errors as the API returns them: a stable code, what is wrong, what to do. No stack traces, nothing that was sent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def answer(status: int, code: str, message: str, remedy: str | None = None) -> J
 
 
 def no_such(what: str, name: str) -> ApiError:
-    """Also said of what belongs to another tenant: whether it exists is its owner's business."""
+    """Also the answer for what belongs to another tenant, which must not learn whether it exists."""
     return ApiError(
         404, f"no_such_{what}", f"there is no {what} {name} that you may see", "look at the list, or your token"
     )

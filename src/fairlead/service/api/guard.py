@@ -74,8 +74,8 @@ class Guard:
             _log.exception("%s %s failed", scope["method"], scope["path"])
             if begun:
                 raise
-            said = answer(500, "internal", "the service made a mistake", "try again; the service's log says more")
-            await said(scope, receive, sending)
+            failure = answer(500, "internal", "the service made a mistake", "try again; the service's log says more")
+            await failure(scope, receive, sending)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = dict(scope["headers"])

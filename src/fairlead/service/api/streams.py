@@ -96,8 +96,8 @@ async def _events(service: ServiceContext, who: Token, after: int, left: int | N
     """`left` counts what is shown: a token that sees little looks further, and misses nothing."""
     quiet_s, tenant = 0.0, scope_of(who)
     while service.still_valid(who):
-        found = service.reads.records(after, _RECORDS)
-        for seq, record in found:
+        records = service.reads.records(after, _RECORDS)
+        for seq, record in records:
             if left == 0:
                 return
             after = seq
@@ -106,7 +106,7 @@ async def _events(service: ServiceContext, who: Token, after: int, left: int | N
                 left = None if left is None else left - 1
                 line = to_line({"seq": seq, **shown})
                 yield (f"id: {seq}\ndata: {line}\n\n" if sse else f"{line}\n").encode()
-        if found:
+        if records:
             quiet_s = 0.0
             await asyncio.sleep(0)  # others have their turn
         elif left is not None:
@@ -122,9 +122,9 @@ async def _events(service: ServiceContext, who: Token, after: int, left: int | N
 async def _journal(service: ServiceContext) -> AsyncIterator[bytes]:
     yield f"{service.reads.header_line()}\n".encode()
     after = 0
-    while found := service.reads.records(after, _RECORDS):
-        after = found[-1][0]
-        yield "".join(f"{to_line(record)}\n" for _, record in found).encode()
+    while records := service.reads.records(after, _RECORDS):
+        after = records[-1][0]
+        yield "".join(f"{to_line(record)}\n" for _, record in records).encode()
         await asyncio.sleep(0)
 
 

@@ -108,8 +108,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, kind: Kind, path: Path) -> None:
-    found = _number(connection, "application_id")
-    if found != kind.application_id:
+    application_id = _number(connection, "application_id")
+    if application_id != kind.application_id:
         raise StoreError(f"{path} is not Fairlead's file of {kind.name}; choose another state directory with --state")
     newest = len(kind.migrations)
     version = _number(connection, "user_version")
@@ -118,9 +118,9 @@ def _check(connection: sqlite3.Connection, kind: Kind, path: Path) -> None:
             f"{path} was written by a newer Fairlead (schema {version}, this one knows up to {newest}); "
             "upgrade Fairlead, or restore a backup from before"
         )
-    said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if said != "ok":
-        raise _unreadable(path, str(said))
+    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        raise _unreadable(path, str(verdict))
 
 
 def _migrate(connection: sqlite3.Connection, kind: Kind, path: Path) -> None:

@@ -52,8 +52,8 @@ class Reads:
 
     def job(self, id_: str, tenant: str | None) -> PublicJob | None:
         """None where there is none, or none of this tenant."""
-        found = self.rows(f"{SELECT_ALL} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
-        return read_row(found[0], self.leases.exit_code, time.time()) if found else None
+        rows = self.rows(f"{SELECT_ALL} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
+        return read_row(rows[0], self.leases.exit_code, time.time()) if rows else None
 
     def jobs(
         self, tenant: str | None, phases: Sequence[str], after: int, limit: int
@@ -79,9 +79,9 @@ class Reads:
         """Jobs by phase."""
         where, values = ("WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
         counted = self.rows(f"SELECT phase, count(*) FROM events.jobs {where} GROUP BY phase", values)
-        found = {phase: int(count) for phase, count in counted}
+        taken = {phase: int(count) for phase, count in counted}
         total = self.rows(f"SELECT count(*) FROM jobs {where}", values)[0][0]
-        return {**found, SUBMITTED: max(total - sum(found.values()), 0)}
+        return {**taken, SUBMITTED: max(total - sum(taken.values()), 0)}
 
     def tenants_of(self, ids: Sequence[str]) -> dict[str, str]:
         rows = self.rows(f"SELECT id, tenant FROM jobs WHERE id IN ({', '.join('?' * len(ids))})", tuple(ids))

@@ -54,17 +54,25 @@ def append(connection: sqlite3.Connection, actor: str, request: Request) -> int:
     return _id(cursor)
 
 
-def submit(connection: sqlite3.Connection, actor: str, given: Submission) -> str:
+def submit(connection: sqlite3.Connection, actor: str, submission: Submission) -> str:
     """The id of the new job."""
     now_s = time.time()
     cursor = connection.execute(
         "INSERT INTO requests (time_s, actor, kind, target, body) VALUES (?, ?, 'submit', '', '{}')", (now_s, actor)
     )
     number = _id(cursor)
-    spec = replace(given.spec, id=f"j{number}")
+    spec = replace(submission.spec, id=f"j{number}")
     connection.execute(
         "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (number, spec.id, spec.tenant, given.name, now_s, to_line(asdict(spec)), to_line(asdict(given.command))),
+        (
+            number,
+            spec.id,
+            spec.tenant,
+            submission.name,
+            now_s,
+            to_line(asdict(spec)),
+            to_line(asdict(submission.command)),
+        ),
     )
     return spec.id
 
@@ -136,17 +144,17 @@ class StoredInbox:
         if self._again:
             again, self._again = self._again, []
             return again
-        found = self._read()
-        if found or timeout_s <= 0:
-            return found
+        requests = self._read()
+        if requests or timeout_s <= 0:
+            return requests
         self.closed = not self._heard(timeout_s)
         return None if self.closed else self._read()
 
     def _read(self) -> list[Request]:
-        found = read_after(self._connection, self.taken)
-        if found:
-            self.taken = found[-1][0]
-        return [request for _, request in found]
+        requests = read_after(self._connection, self.taken)
+        if requests:
+            self.taken = requests[-1][0]
+        return [request for _, request in requests]
 
     def _heard(self, timeout_s: float) -> bool:
         """False: nobody is there any more."""
@@ -176,8 +184,8 @@ def _from_row(kind: str, target: str, body: str, spec: str | None, command: str 
         assert command is not None
         return Submit(spec_from_json(json.loads(spec)), Command(**json.loads(command)))
     if kind == "tenant":
-        said = json.loads(body)
-        return SetTenant(target, said["weight"], tuple(Quota(**quota) for quota in said["quotas"]))
+        terms = json.loads(body)
+        return SetTenant(target, terms["weight"], tuple(Quota(**quota) for quota in terms["quotas"]))
     if kind == "policy":
         return SetPolicy(target, json.loads(body))
     return _PLAIN[kind](target) if kind in _PLAIN else _NODES[kind](target)

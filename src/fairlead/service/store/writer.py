@@ -56,17 +56,17 @@ class Writer:
     def write_now(self, make: Callable[[sqlite3.Connection], _T]) -> _T:
         """The same for a thread that may wait."""
         ready = threading.Event()
-        found: list[Any] = []
+        outcome: list[Any] = []
 
         def done(result: Any, error: BaseException | None) -> None:
-            found.extend((result, error))
+            outcome.extend((result, error))
             ready.set()
 
         self._queue.put(_Change(make, done))
         ready.wait()
-        if found[1] is not None:
-            raise found[1]
-        result: _T = found[0]
+        if outcome[1] is not None:
+            raise outcome[1]
+        result: _T = outcome[0]
         return result
 
     def close(self) -> None:
