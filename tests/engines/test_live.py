@@ -263,6 +263,23 @@ def test_a_job_that_was_refused_is_tried_again_after_a_while_that_doubles() -> N
     assert waits == [0.0, 1.0, 2.0]
 
 
+def test_a_job_that_ran_in_between_is_not_refused_in_a_row() -> None:
+    world = VirtualWorld()
+    world.add("a", Does.NOTHING_THERE)
+    broken, works = world.commands["a"], world.command(Does.TRAIN, 0)
+    for command in (broken, broken, works, broken, broken):
+        world.commands["a"] = command
+        world.start("a")
+        if command is broken:
+            world.until(Refused, "a")
+        else:
+            world.until(Started, "a")
+            world.stop("a")
+            world.until(Stopped, "a")
+
+    assert world.phase("a") is Phase.WAITING
+
+
 def test_a_job_that_heard_a_request_to_stop_is_not_asked_again() -> None:
     """A second signal would interrupt a script that saves while it handles the first."""
     world = VirtualWorld()
