@@ -46,9 +46,9 @@ def run_case(case: Case) -> RunRecord:
     setup = replace(case.setup, policy=case.policy.load())
     line = Timeline(setup.cluster)
     result = simulate(setup, watch=line)
-    found = finished_jobs(result.state)
+    finished = finished_jobs(result.state)
     run = summarise_run(result.run)
-    summary = summarise(result.state, found)
+    summary = summarise(result.state, finished)
     if not loop_for(setup.policy).places:
         summary = replace(summary, migrations_per_job=None)  # a task never moves
     series = read_series(line, setup.tenant_weight, SLICES, MOST_TENANTS)
@@ -63,8 +63,8 @@ def run_case(case: Case) -> RunRecord:
         decisions=run["decisions"],
         timings=Timings(run["decision_s"], result.cpu_s, result.wall_s),
         jobs={
-            "jct_s": found.jct_s.tolist(),
-            **{name: column.tolist() for name, column in found.ratios().items() if name != "ftf_isolated"},
+            "jct_s": finished.jct_s.tolist(),
+            **{name: column.tolist() for name, column in finished.ratios().items() if name != "ftf_isolated"},
         },
         series=series,
         stays=_stays(line) if case.keep_stays else None,

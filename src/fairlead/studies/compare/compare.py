@@ -95,7 +95,7 @@ def compare(
     if store is not None:
         kept = {case.key: Outcome(case, find_record(store, case)) for case in plan.cases}
         done = {key: outcome for key, outcome in kept.items() if outcome.result is not None}
-    found_before = len(done)
+    done_before = len(done)
     if tell is not None:
         tell(len(done), len(plan.cases))
     for outcome in execute(run_case, [case for case in plan.cases if case.key not in done]):
@@ -104,7 +104,7 @@ def compare(
         done[outcome.task.key] = outcome
         if tell is not None:
             tell(len(done), len(plan.cases))
-    return _comparison(request, plan, [done[case.key] for case in plan.cases], found_before)
+    return _comparison(request, plan, [done[case.key] for case in plan.cases], done_before)
 
 
 def knows_of(policy: AnyPolicy, setup: Setup) -> dict[str, str]:
@@ -120,7 +120,7 @@ def knows_of(policy: AnyPolicy, setup: Setup) -> dict[str, str]:
     }
 
 
-def _comparison(request: Request, plan: ComparisonPlan, outcomes: list[CaseOutcome], found_before: int) -> Comparison:
+def _comparison(request: Request, plan: ComparisonPlan, outcomes: list[CaseOutcome], done_before: int) -> Comparison:
     policies = [ref.load() for ref in request.policies]
     names = [policy.name for policy in policies]
     records = [outcome.result for outcome in outcomes if outcome.result is not None]
@@ -151,7 +151,7 @@ def _comparison(request: Request, plan: ComparisonPlan, outcomes: list[CaseOutco
         tenants=tuple(tenants_of(names, list(request.loads), records)),
         failures=tuple(failures),
         runs=tuple(records),
-        runs_found_done=found_before,
+        runs_found_done=done_before,
     )
     return Comparison(answer, first)
 

@@ -38,8 +38,8 @@ def from_file(path: str, profile: Profile, cluster: Cluster, jobs: int | None, o
         trace = replace(trace, notes=(*trace.notes, f'speeds by GPU type from profile "{profile.name}"'))
         if jobs is None or jobs >= len(trace.jobs):
             return trace
-        said = f"only the first {jobs} of {len(trace.jobs)} jobs (--jobs)"
-        return replace(trace, jobs=trace.jobs[:jobs], notes=(*trace.notes, said))
+        note = f"only the first {jobs} of {len(trace.jobs)} jobs (--jobs)"
+        return replace(trace, jobs=trace.jobs[:jobs], notes=(*trace.notes, note))
 
     def build(load: float | None, seed: int) -> Trace:
         return read(seed) if load is None else at_load(read(seed), profile, cluster, load)
@@ -47,14 +47,14 @@ def from_file(path: str, profile: Profile, cluster: Cluster, jobs: int | None, o
     return build
 
 
-def from_generator(profile: Profile, cluster: Cluster, jobs: int | None, given: Generated) -> Workload:
+def from_generator(profile: Profile, cluster: Cluster, jobs: int | None, spec: Generated) -> Workload:
     def build(load: float | None, seed: int) -> Trace:
         count = GENERATE_JOBS if jobs is None else jobs
-        chosen = next(wanted for wanted in (load, given.load, LOAD) if wanted is not None)
-        trace = generate(cluster, profile, jobs=count, load=chosen, seed=seed, **given.more)
-        if load is None or given.load is None:
+        chosen = next(wanted for wanted in (load, spec.load, LOAD) if wanted is not None)
+        trace = generate(cluster, profile, jobs=count, load=chosen, seed=seed, **spec.more)
+        if load is None or spec.load is None:
             return trace
-        return replace(trace, notes=(*trace.notes, f"--loads goes before load={given.load:g} of --generate"))
+        return replace(trace, notes=(*trace.notes, f"--loads goes before load={spec.load:g} of --generate"))
 
     return build
 
@@ -66,5 +66,5 @@ def at_load(trace: Trace, profile: Profile, cluster: Cluster, load: float) -> Tr
         raise InputError(f"{trace.name}: its arrivals span no time, so it has no load to change; leave --loads out")
     factor = own / load
     jobs = tuple(replace(job, arrival_s=job.arrival_s * factor) for job in trace.jobs)
-    said = f"arrival times x {factor:.4g}, so that the load is {load:g} instead of {own:.3g}"
-    return replace(trace, jobs=jobs, notes=(*trace.notes, said))
+    note = f"arrival times x {factor:.4g}, so that the load is {load:g} instead of {own:.3g}"
+    return replace(trace, jobs=jobs, notes=(*trace.notes, note))

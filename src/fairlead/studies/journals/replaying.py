@@ -83,10 +83,10 @@ def _replay_tasks(reader: JournalReader, policy: TaskPolicy, settings: Settings)
         TableEstimator(header.profile, header.cluster, restart_s=header.restart_s),
         world_of(header) or World(),
     )
-    told = _Served()
-    run_tasks(truth, state.estimator, policy, settings, state, told, switch_s=header.restart_s)
+    again = _Served()
+    run_tasks(truth, state.estimator, policy, settings, state, again, switch_s=header.restart_s)
     recorded = [record for record in records if isinstance(record, Served)]
-    pairs = zip_longest(recorded, told.events[: len(recorded)])
+    pairs = zip_longest(recorded, again.events[: len(recorded)])
     different = [one.time_s for one, other in pairs if not _same_service(one, other)]
     return Replayed(len(recorded), len(recorded) - len(different), different[0] if different else None)
 

@@ -49,11 +49,11 @@ class Table:
     @property
     def sentences(self) -> dict[str, list[str]]:
         """Why ours differs, and the claims that it is said of."""
-        said: dict[str, list[str]] = {}
+        claims_of: dict[str, list[str]] = {}
         for claim in self.claims:
             if claim.why:
-                said.setdefault(claim.why, []).append(claim.claim)
-        return said
+                claims_of.setdefault(claim.why, []).append(claim.claim)
+        return claims_of
 
     def to_json(self) -> dict[str, Any]:
         claims = [claim.to_json() for claim in self.claims]

@@ -21,8 +21,8 @@ FRONTIER = Area(560, 385, 7.4, 16)  # pixels in a narrow window; in a wide one n
 BELOW = 110  # pixels under a plot, for the axis' title and the legend
 
 
-def frontier(found: Comparison, load: float | None) -> Chart:
-    points, styles = data.frontier(found, load), data.styles(found)
+def frontier(comparison: Comparison, load: float | None) -> Chart:
+    points, styles = data.frontier(comparison, load), data.styles(comparison)
     best = data.undominated(points)
     traces: list[Any] = [
         {
@@ -81,8 +81,8 @@ def _label(point: data.Point, spot: Spot, colour: str) -> dict[str, Any]:
     }
 
 
-def distribution(found: Comparison, load: float | None, column: str) -> Chart:
-    curves, styles = data.distribution(found, load, column), data.styles(found)
+def distribution(comparison: Comparison, load: float | None, column: str) -> Chart:
+    curves, styles = data.distribution(comparison, load, column), data.styles(comparison)
     layout = _layout(data.CDFS[column], "part of the jobs", height=380)
     layout["xaxis"] |= _log_axis(*log_range((x for curve in curves for x in (curve.x[0], curve.x[-1])), room=0.02))
     layout["yaxis"]["range"] = [0, 1.01]
@@ -101,30 +101,30 @@ def distribution(found: Comparison, load: float | None, column: str) -> Chart:
     return {"data": [_line(c, styles[c.policy], shape="hv") for c in curves], "layout": layout}
 
 
-def utilisation(found: Comparison, load: float | None) -> Chart:
+def utilisation(comparison: Comparison, load: float | None) -> Chart:
     """One panel per GPU type."""
-    types, styles = list(found.answer.cluster.gpus), data.styles(found)
+    types, styles = list(comparison.answer.cluster.gpus), data.styles(comparison)
     traces = [
         _line(curve, styles[curve.policy], panel=k, legend=k == 0)
         for k, label in enumerate(types)
-        for curve in data.utilisation_of(found, load, label)
+        for curve in data.utilisation_of(comparison, load, label)
     ]
-    titles = [f"{label} ({count} GPUs)" for label, count in found.answer.cluster.gpus.items()]
-    return {"data": traces, "layout": _panels(titles, "part in use", 1.02, data.shown_hours(found, load))}
+    titles = [f"{label} ({count} GPUs)" for label, count in comparison.answer.cluster.gpus.items()]
+    return {"data": traces, "layout": _panels(titles, "part in use", 1.02, data.shown_hours(comparison, load))}
 
 
-def fragmentation(found: Comparison, load: float | None) -> Chart:
-    curves, styles = data.fragments_of(found, load), data.styles(found)
+def fragmentation(comparison: Comparison, load: float | None) -> Chart:
+    curves, styles = data.fragments_of(comparison, load), data.styles(comparison)
     layout = _layout("hours since the first arrival", "fragmented GPUs", height=360)
-    layout["xaxis"]["range"] = [0, data.shown_hours(found, load)]
+    layout["xaxis"]["range"] = [0, data.shown_hours(comparison, load)]
     return {"data": [_line(c, styles[c.policy]) for c in curves], "layout": layout}
 
 
-def tenants(found: Comparison, load: float | None) -> dict[str, Chart]:
+def tenants(comparison: Comparison, load: float | None) -> dict[str, Chart]:
     """By policy: one panel per tenant, what it held against what it was entitled to."""
-    names, styles = data.tenants_shown(found, load), data.styles(found)
+    names, styles = data.tenants_shown(comparison, load), data.styles(comparison)
     charts = {}
-    for record in data.first_runs(found, load):
+    for record in data.first_runs(comparison, load):
         colour = styles[record.policy].colour
         traces: list[Any] = []
         for k, name in enumerate(names):
@@ -147,17 +147,17 @@ def tenants(found: Comparison, load: float | None) -> dict[str, Chart]:
             "layout": _panels(
                 [_safe(name) for name in names],
                 "part of all GPUs",
-                data.highest_share(found, load),
-                data.shown_hours(found, load),
+                data.highest_share(comparison, load),
+                data.shown_hours(comparison, load),
             ),
         }
     return charts
 
 
-def gantts(found: Comparison, window_h: tuple[float, float] | None) -> dict[str, Chart]:
-    colours = tenant_colours(data.tenants_shown(found, found.answer.loads[-1]))
+def gantts(comparison: Comparison, window_h: tuple[float, float] | None) -> dict[str, Chart]:
+    colours = tenant_colours(data.tenants_shown(comparison, comparison.answer.loads[-1]))
     charts = {}
-    for chart in data.gantts(found, window_h):
+    for chart in data.gantts(comparison, window_h):
         by_tenant: dict[str, list[data.Bar]] = {}
         for bar in chart.bars:
             by_tenant.setdefault(bar.tenant if bar.tenant in colours else "others", []).append(bar)
@@ -193,8 +193,8 @@ def gantts(found: Comparison, window_h: tuple[float, float] | None) -> dict[str,
     return charts
 
 
-def bars(found: Comparison, load: float | None, metric: str, label: str, *, log: bool = False) -> Chart:
-    rows, styles = data.bars_of(found, load, metric), data.styles(found)
+def bars(comparison: Comparison, load: float | None, metric: str, label: str, *, log: bool = False) -> Chart:
+    rows, styles = data.bars_of(comparison, load, metric), data.styles(comparison)
     trace = {
         "type": "bar",
         "x": [_safe(policy) for policy, _ in rows],

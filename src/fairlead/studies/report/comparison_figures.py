@@ -31,7 +31,7 @@ HOURS = "hours since the first arrival"
 MANY_ROWS = 32  # of a Gantt chart: beyond, only nodes are named
 
 
-def draw_all(found: Comparison, folder: str, window_h: tuple[float, float] | None = None) -> list[str]:
+def draw_all(comparison: Comparison, folder: str, window_h: tuple[float, float] | None = None) -> list[str]:
     """Every figure as PDF and PNG; names of the files. With several loads the names carry the load."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -42,24 +42,24 @@ def draw_all(found: Comparison, folder: str, window_h: tuple[float, float] | Non
     def keep(figure: Figure, name: str) -> None:
         for suffix in ("pdf", "png"):
             written.append(str(Path(folder) / f"{name}.{suffix}"))
-            save(figure, written[-1], title_of(found.answer))
+            save(figure, written[-1], title_of(comparison.answer))
 
-    for load in found.answer.loads:
-        end = "" if load is None or len(found.answer.loads) == 1 else f"-load-{load:g}"
+    for load in comparison.answer.loads:
+        end = "" if load is None or len(comparison.answer.loads) == 1 else f"-load-{load:g}"
         for name, draw in _FIGURES.items():
-            keep(draw(found, load), name + end)
-        for record in data.first_runs(found, load):
-            keep(_tenants(found, load, record), f"tenants-{_file_name(record.policy)}{end}")
-    for chart in data.gantts(found, window_h):
-        keep(_gantt(found, chart), f"gantt-{_file_name(chart.policy)}")
+            keep(draw(comparison, load), name + end)
+        for record in data.first_runs(comparison, load):
+            keep(_tenants(comparison, load, record), f"tenants-{_file_name(record.policy)}{end}")
+    for chart in data.gantts(comparison, window_h):
+        keep(_gantt(comparison, chart), f"gantt-{_file_name(chart.policy)}")
     return written
 
 
-def _frontier(found: Comparison, load: float | None) -> Figure:
+def _frontier(comparison: Comparison, load: float | None) -> Figure:
     figure = new_figure(1, 1, "")
     figure.set_size_inches(4.8, 3.4)
     axes = figure.axes[0]
-    points, styles = data.frontier(found, load), data.styles(found)
+    points, styles = data.frontier(comparison, load), data.styles(comparison)
     best = data.undominated(points)
     axes.step([p.x[0] for p in best], [p.y[0] for p in best], where="post", color="0.6", linestyle=":", linewidth=1)
     frame = data.frame_of(points, FRONTIER)
@@ -104,10 +104,10 @@ def _log(axis: Axis, low: float, high: float) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def _distributions(found: Comparison, load: float | None) -> Figure:
-    figure, styles = new_figure(1, len(data.CDFS), ""), data.styles(found)
+def _distributions(comparison: Comparison, load: float | None) -> Figure:
+    figure, styles = new_figure(1, len(data.CDFS), ""), data.styles(comparison)
     for axes, (column, label) in zip(figure.axes, data.CDFS.items(), strict=True):
-        curves = data.distribution(found, load, column)
+        curves = data.distribution(comparison, load, column)
         for curve in curves:
             style = styles[curve.policy]
             line = LINES[style.dash]
@@ -123,45 +123,47 @@ def _distributions(found: Comparison, load: float | None) -> Figure:
     return figure
 
 
-def _utilisation(found: Comparison, load: float | None) -> Figure:
-    gpus = found.answer.cluster.gpus
+def _utilisation(comparison: Comparison, load: float | None) -> Figure:
+    gpus = comparison.answer.cluster.gpus
     figure, panels = _panels([f"{label} ({count} GPUs)" for label, count in gpus.items()], "part in use")
     for axes, label in zip(panels, gpus, strict=True):
-        _lines(axes, data.utilisation_of(found, load, label), data.styles(found))
-        axes.set(ylim=(0, 1.02), xlim=(0, data.shown_hours(found, load)))
+        _lines(axes, data.utilisation_of(comparison, load, label), data.styles(comparison))
+        axes.set(ylim=(0, 1.02), xlim=(0, data.shown_hours(comparison, load)))
     _legend_below(figure)
     return figure
 
 
-def _fragmentation(found: Comparison, load: float | None) -> Figure:
+def _fragmentation(comparison: Comparison, load: float | None) -> Figure:
     figure = new_figure(1, 1, "")
-    _lines(figure.axes[0], data.fragments_of(found, load), data.styles(found))
-    figure.axes[0].set(xlabel=HOURS, ylabel="fragmented GPUs", ylim=(0, None), xlim=(0, data.shown_hours(found, load)))
+    _lines(figure.axes[0], data.fragments_of(comparison, load), data.styles(comparison))
+    figure.axes[0].set(
+        xlabel=HOURS, ylabel="fragmented GPUs", ylim=(0, None), xlim=(0, data.shown_hours(comparison, load))
+    )
     _legend_below(figure)
     return figure
 
 
-def _tenants(found: Comparison, load: float | None, record: RunRecord) -> Figure:
-    names = [name for name in data.tenants_shown(found, load) if name in record.series.tenants]
+def _tenants(comparison: Comparison, load: float | None, record: RunRecord) -> Figure:
+    names = [name for name in data.tenants_shown(comparison, load) if name in record.series.tenants]
     figure, panels = _panels(names, "part of all GPUs")
-    colour = data.styles(found)[record.policy].colour
+    colour = data.styles(comparison)[record.policy].colour
     for axes, name in zip(panels, names, strict=True):
         series, hour = record.series.tenants[name], record.series.hour
         axes.fill_between(hour, series.share, step="mid", color=colour, alpha=0.25, linewidth=0)
         axes.step(hour, series.share, where="mid", color=colour, linewidth=1, label=f"held ({record.policy})")
         axes.step(hour, series.entitled, where="mid", color="0.15", linewidth=1, linestyle="--", label="entitled to")
-        axes.set(ylim=(0, data.highest_share(found, load)), xlim=(0, data.shown_hours(found, load)))
+        axes.set(ylim=(0, data.highest_share(comparison, load)), xlim=(0, data.shown_hours(comparison, load)))
     _legend_below(figure)
     return figure
 
 
-def _gantt(found: Comparison, chart: data.Gantt) -> Figure:
+def _gantt(comparison: Comparison, chart: data.Gantt) -> Figure:
     from matplotlib.patches import Patch
 
     figure = new_figure(1, 1, "")
     figure.set_size_inches(7.2, 1.2 + 0.085 * max(len(chart.rows), 12))
     axes = figure.axes[0]
-    colours = tenant_colours(data.tenants_shown(found, found.answer.loads[-1]))
+    colours = tenant_colours(data.tenants_shown(comparison, comparison.answer.loads[-1]))
     shades = [colours.get(bar.tenant, OTHERS) for bar in chart.bars]
     axes.barh(
         [bar.row for bar in chart.bars],
@@ -189,10 +191,10 @@ def _gantt(found: Comparison, chart: data.Gantt) -> Figure:
 
 
 def _bars(metric: str, label: str, *, log: bool = False) -> Callable[[Comparison, float | None], Figure]:
-    def draw(found: Comparison, load: float | None) -> Figure:
+    def draw(comparison: Comparison, load: float | None) -> Figure:
         figure = new_figure(1, 1, "")
         axes = figure.axes[0]
-        rows, styles = data.bars_of(found, load, metric), data.styles(found)
+        rows, styles = data.bars_of(comparison, load, metric), data.styles(comparison)
         figure.set_figwidth(max(figure.get_figwidth(), 0.3 * len(rows)))
         means = [mean for _, (mean, _, _) in rows]
         spread = [[mean - low for _, (mean, low, _) in rows], [high - mean for _, (mean, _, high) in rows]]

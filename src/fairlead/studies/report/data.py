@@ -67,29 +67,29 @@ class Gantt:
     left_out: int  # GPUs that have no row
 
 
-def styles(found: Comparison) -> dict[str, Style]:
-    return styles_of(found.answer.policy_names)
+def styles(comparison: Comparison) -> dict[str, Style]:
+    return styles_of(comparison.answer.policy_names)
 
 
-def of_load(found: Comparison, load: float | None) -> list[RunRecord]:
-    return [record for record in found.answer.runs if record.load == load]
+def of_load(comparison: Comparison, load: float | None) -> list[RunRecord]:
+    return [record for record in comparison.answer.runs if record.load == load]
 
 
-def first_runs(found: Comparison, load: float | None) -> list[RunRecord]:
+def first_runs(comparison: Comparison, load: float | None) -> list[RunRecord]:
     """One run per policy, of the first seed that it finished: charts over time show these."""
     runs: dict[str, RunRecord] = {}
-    for record in of_load(found, load):
+    for record in of_load(comparison, load):
         runs.setdefault(record.policy, record)
-    return [runs[name] for name in found.answer.policy_names if name in runs]
+    return [runs[name] for name in comparison.answer.policy_names if name in runs]
 
 
 def names_of(records: Sequence[RunRecord]) -> list[str]:
     return list(dict.fromkeys(record.policy for record in records))
 
 
-def distribution(found: Comparison, load: float | None, column: str) -> list[Curve]:
+def distribution(comparison: Comparison, load: float | None, column: str) -> list[Curve]:
     """Of all finished jobs of all seeds, by policy: part of the jobs at or below x."""
-    records = of_load(found, load)
+    records = of_load(comparison, load)
     curves = []
     for policy in names_of(records):
         values = np.concatenate([np.array(r.jobs[column], dtype=np.float64) for r in records if r.policy == policy])
@@ -100,10 +100,10 @@ def distribution(found: Comparison, load: float | None, column: str) -> list[Cur
     return curves
 
 
-def frontier(found: Comparison, load: float | None) -> list[Point]:
+def frontier(comparison: Comparison, load: float | None) -> list[Point]:
     """Efficiency against fairness: mean JCT in hours, and the largest FTF."""
     points = []
-    for row in found.answer.rows_at(load):
+    for row in comparison.answer.rows_at(load):
         jct_s, ftf = range_of(row.metrics["jct_mean"]), range_of(row.metrics["ftf_max"])
         if jct_s is not None and ftf is not None:
             mean_s, low_s, high_s = jct_s
@@ -141,9 +141,9 @@ def frame_of(points: Sequence[Point], area: Area) -> Frame:
     return Frame(x, y, place_labels([p.policy for p in points], at, whiskers, area))
 
 
-def bars_of(found: Comparison, load: float | None, metric: str) -> list[tuple[str, Range]]:
+def bars_of(comparison: Comparison, load: float | None, metric: str) -> list[tuple[str, Range]]:
     """(policy, range over seeds) of a metric of the table."""
-    ranges = [(row.policy, range_of(row.metrics[metric])) for row in found.answer.rows_at(load)]
+    ranges = [(row.policy, range_of(row.metrics[metric])) for row in comparison.answer.rows_at(load)]
     return [(policy, value) for policy, value in ranges if value is not None]
 
 
@@ -153,29 +153,29 @@ def range_of(cell: Cell) -> Range | None:
     return cell.mean, cell.low, cell.high
 
 
-def utilisation_of(found: Comparison, load: float | None, label: str) -> list[Curve]:
+def utilisation_of(comparison: Comparison, load: float | None, label: str) -> list[Curve]:
     """The part of a type's GPUs in use, over hours since the first arrival."""
-    return [Curve(run.policy, run.series.hour, run.series.utilisation[label]) for run in first_runs(found, load)]
+    return [Curve(run.policy, run.series.hour, run.series.utilisation[label]) for run in first_runs(comparison, load)]
 
 
-def fragments_of(found: Comparison, load: float | None) -> list[Curve]:
+def fragments_of(comparison: Comparison, load: float | None) -> list[Curve]:
     """Fragmented GPUs over hours since the first arrival; not of policies that decide single tasks."""
-    runs = [(run, run.series.fragmented_gpus) for run in first_runs(found, load)]
+    runs = [(run, run.series.fragmented_gpus) for run in first_runs(comparison, load)]
     return [Curve(run.policy, run.series.hour, values) for run, values in runs if values is not None]
 
 
-def shown_hours(found: Comparison, load: float | None) -> float:
+def shown_hours(comparison: Comparison, load: float | None) -> float:
     """Where charts over time end at first: a policy that keeps one job for weeks must not squeeze the others."""
-    ends = sorted(record.series.hour[-1] for record in first_runs(found, load))
+    ends = sorted(record.series.hour[-1] for record in first_runs(comparison, load))
     return min(ends[-1], 1.5 * ends[len(ends) // 2]) if ends else 1.0
 
 
-def highest_share(found: Comparison, load: float | None) -> float:
+def highest_share(comparison: Comparison, load: float | None) -> float:
     """Of a tenant, held or entitled to, within the hours that are shown."""
-    end_h = shown_hours(found, load)
+    end_h = shown_hours(comparison, load)
     values = [
         value
-        for record in first_runs(found, load)
+        for record in first_runs(comparison, load)
         for tenant in record.series.tenants.values()
         for column in (tenant.share, tenant.entitled)
         for hour, value in zip(record.series.hour, column, strict=True)
@@ -184,25 +184,25 @@ def highest_share(found: Comparison, load: float | None) -> float:
     return min(1.02, 1.05 * max(values, default=1.0))
 
 
-def tenants_shown(found: Comparison, load: float | None) -> list[str]:
+def tenants_shown(comparison: Comparison, load: float | None) -> list[str]:
     """Those with a series, in the order of their GPU-hours under the first policy."""
-    records = first_runs(found, load)
+    records = first_runs(comparison, load)
     names = {name: None for record in records for name in record.series.tenants}
     tenants = records[0].summary.tenants if records else {}
     hours = {name: tenant.gpu_hours for name, tenant in tenants.items()}
     return sorted(names, key=lambda name: (-hours.get(name, 0.0), name))
 
 
-def gantts(found: Comparison, window_h: tuple[float, float] | None) -> list[Gantt]:
+def gantts(comparison: Comparison, window_h: tuple[float, float] | None) -> list[Gantt]:
     """One per policy, over the same hours and GPUs; none for runs with too many changes to keep."""
-    kept = [(record, record.stays) for record in first_runs(found, found.answer.loads[-1])]
+    kept = [(record, record.stays) for record in first_runs(comparison, comparison.answer.loads[-1])]
     drawn = [(record, stays) for record, stays in kept if stays is not None]
     if not drawn:
         return []
-    cluster = found.setup.cluster
+    cluster = comparison.setup.cluster
     nodes = _shown_nodes(cluster)
-    first_s = min(job.arrival_s for job in found.setup.trace.jobs)
-    from_h, to_h = window_h or _busy_window(found, [record for record, _ in drawn])
+    first_s = min(job.arrival_s for job in comparison.setup.trace.jobs)
+    from_h, to_h = window_h or _busy_window(comparison, [record for record, _ in drawn])
     charts = []
     for record, stays in drawn:
         bars = _bars(stays, cluster, nodes, first_s + 3600 * from_h, first_s + 3600 * to_h, first_s)
@@ -215,11 +215,11 @@ def gantts(found: Comparison, window_h: tuple[float, float] | None) -> list[Gant
     return [Gantt(g.policy, g.rows, _cut(g.bars, shortest_h), from_h, shortest_h, g.left_out) for g in charts]
 
 
-def _busy_window(found: Comparison, records: Sequence[RunRecord]) -> tuple[float, float]:
+def _busy_window(comparison: Comparison, records: Sequence[RunRecord]) -> tuple[float, float]:
     """A day around the median arrival, or what there is of it."""
-    arrivals_h = np.array([job.arrival_s for job in found.setup.trace.jobs]) / 3600
+    arrivals_h = np.array([job.arrival_s for job in comparison.setup.trace.jobs]) / 3600
     arrivals_h = arrivals_h - arrivals_h.min()
-    end_h = min(max(record.series.hour[-1] for record in records), shown_hours(found, records[0].load))
+    end_h = min(max(record.series.hour[-1] for record in records), shown_hours(comparison, records[0].load))
     length_h = min(GANTT_H, end_h)
     from_h = float(np.clip(np.median(arrivals_h) - length_h / 2, 0.0, max(end_h - length_h, 0.0)))
     return round(from_h, 2), round(from_h + length_h, 2)

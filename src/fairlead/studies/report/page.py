@@ -19,25 +19,25 @@ KIND = "report/1"
 MOST_DOWN, MOST_ACROSS = 30, 11  # of the table by tenant: columns that a page of 1280 pixels has room for
 
 
-def write_page(found: Comparison, path: str, window_h: tuple[float, float] | None = None) -> None:
-    text = render(found, window_h)
+def write_page(comparison: Comparison, path: str, window_h: tuple[float, float] | None = None) -> None:
+    text = render(comparison, window_h)
     with create_text(path) as file:
         file.write(text)
 
 
-def render(found: Comparison, window_h: tuple[float, float] | None = None) -> str:
+def render(comparison: Comparison, window_h: tuple[float, float] | None = None) -> str:
     from jinja2 import Environment
 
     source = files("fairlead.studies.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    answer = found.answer
+    answer = comparison.answer
     page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
-    gantt = charts.gantts(found, window_h)
+    gantt = charts.gantts(comparison, window_h)
     return page.render(
         kind=KIND,
         title=title_of(answer),
         answer=answer,
         loads=[{"value": load, "label": _load_text(load)} for load in answer.loads],
-        colour={policy: style.colour for policy, style in data.styles(found).items()},
+        colour={policy: style.colour for policy, style in data.styles(comparison).items()},
         cell=_cell,
         unfinished=unfinished_of,
         not_ranked=NOT_RANKED if any(map(unfinished_of, answer.rows)) else "",
@@ -46,10 +46,10 @@ def render(found: Comparison, window_h: tuple[float, float] | None = None) -> st
         alpha=ALPHA,
         world=_world(answer),
         tenants=_tenant_table(answer),
-        gantt_window=_window(found, window_h) if gantt else "",
+        gantt_window=_window(comparison, window_h) if gantt else "",
         duration=format_duration,
         number=format_number,
-        figures=_script([_figures(found, load) for load in answer.loads]),
+        figures=_script([_figures(comparison, load) for load in answer.loads]),
         gantt=_script(gantt),
         gantt_policies=list(gantt),
         numbers=_script(answer.to_json()),
@@ -57,15 +57,15 @@ def render(found: Comparison, window_h: tuple[float, float] | None = None) -> st
     )
 
 
-def _figures(found: Comparison, load: float | None) -> dict[str, Any]:
+def _figures(comparison: Comparison, load: float | None) -> dict[str, Any]:
     return {
-        "frontier": charts.frontier(found, load),
-        **{f"cdf-{column}": charts.distribution(found, load, column) for column in data.CDFS},
-        "utilisation": charts.utilisation(found, load),
-        "fragmentation": charts.fragmentation(found, load),
-        "migrations": charts.bars(found, load, "migrations", "moves per job"),
-        "decisions": charts.bars(found, load, "decision_mean", "CPU time of a decision, ms", log=True),
-        "tenants": charts.tenants(found, load),
+        "frontier": charts.frontier(comparison, load),
+        **{f"cdf-{column}": charts.distribution(comparison, load, column) for column in data.CDFS},
+        "utilisation": charts.utilisation(comparison, load),
+        "fragmentation": charts.fragmentation(comparison, load),
+        "migrations": charts.bars(comparison, load, "migrations", "moves per job"),
+        "decisions": charts.bars(comparison, load, "decision_mean", "CPU time of a decision, ms", log=True),
+        "tenants": charts.tenants(comparison, load),
     }
 
 
@@ -124,8 +124,8 @@ def _tenant_table(answer: ComparisonAnswer) -> list[dict[str, Any]]:
     return tables
 
 
-def _window(found: Comparison, window_h: tuple[float, float] | None) -> str:
-    chart = data.gantts(found, window_h)[0]
+def _window(comparison: Comparison, window_h: tuple[float, float] | None) -> str:
+    chart = data.gantts(comparison, window_h)[0]
     left = f"; {chart.left_out} further GPUs are not shown" if chart.left_out else ""
     return f"hours {chart.from_h:g} to {chart.to_h:g}{left}"
 

@@ -105,8 +105,8 @@ def simulate(
     state = State(setup.cluster, setup.estimator(), setup.tenant_weight)
     with open_new(journal) as file:
         writer: Journal = NoJournal() if file is None else JournalWriter(file, setup.header())
-        told = writer if watch is None else _Both(writer, watch)
-        stage = Stage(setup.truth(), setup.settings, state, told, tick, setup.restart_s)
+        journals = writer if watch is None else _Both(writer, watch)
+        stage = Stage(setup.truth(), setup.settings, state, journals, tick, setup.restart_s)
         done, profiling_gpu_s = loop.run(stage)
     return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s, profiling_gpu_s)
 
@@ -141,8 +141,8 @@ def check_weights(setup: Setup) -> None:
     tenants = dict.fromkeys(job.tenant for job in setup.trace.jobs)
     for name in setup.tenant_weight:
         if name not in tenants:
-            said = did_you_mean(name, tenants)
-            raise InputError(f'a weight is given for tenant "{name}", which has no jobs; {said}')
+            hint = did_you_mean(name, tenants)
+            raise InputError(f'a weight is given for tenant "{name}", which has no jobs; {hint}')
 
 
 def doubts(setup: Setup) -> tuple[str, ...]:
@@ -166,11 +166,11 @@ def _short_jobs(setup: Setup) -> tuple[str, ...]:
         short += per_step is not None and job.steps is not None and job.steps * per_step < round_s
     if 2 * short <= len(jobs):
         return ()
-    said = (
+    note = (
         f"{short} of {counted(len(jobs), 'job')} are shorter than a round of {format_duration(round_s)}, and GPUs that become "
         "free wait for the next one; --round makes rounds shorter, --decide events decides inside them"
     )
-    return (said,)
+    return (note,)
 
 
 def impossible(setup: Setup) -> dict[str, str]:

@@ -111,11 +111,11 @@ def finished_jobs(state: State) -> FinishedJobs:
     )
 
 
-def summarise(state: State, found: FinishedJobs | None = None) -> Summary:
-    found = finished_jobs(state) if found is None else found
-    ended, jct_s, wait_s, alone_s = found.jobs, found.jct_s, found.wait_s, found.alone_s
+def summarise(state: State, finished: FinishedJobs | None = None) -> Summary:
+    finished = finished_jobs(state) if finished is None else finished
+    ended, jct_s, wait_s, alone_s = finished.jobs, finished.jct_s, finished.wait_s, finished.alone_s
     arrival_s, end_s = state.arrival_s[ended], state.end_s[ended]
-    ratio = found.ratios()
+    ratio = finished.ratios()
     idle = state.idle_while_waiting_gpu_s / state.waiting_time_s if state.waiting_time_s > 0 else None
     return Summary(
         jobs_total=state.jobs,
@@ -127,8 +127,8 @@ def summarise(state: State, found: FinishedJobs | None = None) -> Summary:
         ftf=_fairness(ratio["ftf"]),
         ftf_isolated=_fairness(ratio["ftf_isolated"]),
         latency_ratio=spread_of(ratio["latency_ratio"], "mean", "p50", "p90", "p99", "max"),
-        latency_ratio_by_gpu_hours=_by_size(wait_s, found.age_s, state.width[ended]),
-        recent_latency_ratio=recent(end_s[found.age_s > 0], ratio["latency_ratio"], RECENT_S),
+        latency_ratio_by_gpu_hours=_by_size(wait_s, finished.age_s, state.width[ended]),
+        recent_latency_ratio=recent(end_s[finished.age_s > 0], ratio["latency_ratio"], RECENT_S),
         idle_gpus_while_waiting={"mean": idle},
         gpu_utilisation=state.busy_gpu_s / state.up_gpu_s if state.up_gpu_s > 0 else None,
         migrations_per_job=float(state.migrations[ended].mean()) if len(ended) else None,

@@ -157,14 +157,14 @@ def _edges(line: Timeline, first_s: float, slices: int) -> FloatArray:
 
 
 def _tenant_series(
-    line: Timeline, stays: Stays, given: Mapping[str, float], edges_s: FloatArray, all_up: FloatArray, most: int
+    line: Timeline, stays: Stays, tenant_weight: Mapping[str, float], edges_s: FloatArray, all_up: FloatArray, most: int
 ) -> dict[str, TenantSeries]:
     """Of the tenants that held most."""
     tenant_of = np.array(line.tenant_of, dtype=np.int64)
     names = list(line.tenants)
     owner = tenant_of[stays.job] if len(stays.job) else stays.job
     held = np.bincount(owner, stays.gpus * (stays.end_s - stays.start_s), len(names))  # u
-    weight = np.array([given.get(name, 1.0) for name in names])
+    weight = np.array([tenant_weight.get(name, 1.0) for name in names])
     moments_s, asked = _asked(line, tenant_of, len(names))  # k,  k,u
     total = np.maximum((asked > 0) @ weight, 1e-300)  # k
     part = asked / line.cluster.total_gpus

@@ -166,8 +166,8 @@ def _wanted(line: Line, ours: Sequence[SeedSpread]) -> Sequence[float]:
 
 def _values(line: Line, part: dict[str, Any]) -> SeedSpread:
     row = part[line.policy]
-    found: SeedSpread = row["times_better"][line.metric] if line.shown == TIMES else row[line.metric]
-    return found
+    values: SeedSpread = row["times_better"][line.metric] if line.shown == TIMES else row[line.metric]
+    return values
 
 
 def _cells(line: Line, ours: Sequence[SeedSpread]) -> tuple[str, ...]:
@@ -193,9 +193,9 @@ def _makespan(both: list[dict[str, Any]]) -> Claim:
     worst = [max(BASELINES, key=lambda name, p=part: p[name]["times_better"]["makespan_h"].mean) for part in both]  # type: ignore[misc]
     ours = [part[name]["times_better"]["makespan_h"] for part, name in zip(both, worst, strict=True)]
     verdict = verdicts.up_to(ours, 3.12)
-    said = f"the paper does not say over which baseline; of ours the longest is that of {' and '.join(dict.fromkeys(worst))}."
-    busy = f"{said} Every rule keeps the GPUs busy while there is a backlog, so there is less to gain than in JCT."
-    why = verdicts.why(verdict, busy, said)
+    note = f"the paper does not say over which baseline; of ours the longest is that of {' and '.join(dict.fromkeys(worst))}."
+    busy = f"{note} Every rule keeps the GPUs busy while there is a backlog, so there is less to gain than in JCT."
+    why = verdicts.why(verdict, busy, note)
     return Claim(
         "makespan, the longest of the baselines", "up to 3.12x", tuple(number(v, 2, "x") for v in ours), why, verdict
     )
@@ -251,9 +251,9 @@ def _profiling(measured: dict[str, Any]) -> Claim:
     return Claim("measuring models / GPU time of training", "at most 0.8 %", cells, why, verdict)
 
 
-def _decision(found: SeedSpread) -> Table:
-    verdict = verdicts.at_most([found], 1.53)
-    row = Claim("CPU s", "1.53", (number(found, 3),), verdicts.why(verdict, UNKNOWN), verdict)
+def _decision(cpu_s: SeedSpread) -> Table:
+    verdict = verdicts.at_most([cpu_s], 1.53)
+    row = Claim("CPU s", "1.53", (number(cpu_s, 3),), verdicts.why(verdict, UNKNOWN), verdict)
     title = "one decision for 960 GPUs of 8 types and 4000 jobs (the paper: 1000 GPUs)"
     return Table(title, seeds_of(range(1, DECISION_SEEDS + 1)), ("ours",), (row,))
 

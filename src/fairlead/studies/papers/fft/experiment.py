@@ -120,7 +120,7 @@ def reproduce(scale: FftScale) -> Iterator[tuple[str, Callable[[], Any]]]:
 def compare(names: Sequence[str], widths: tuple[int, ...], scale: FftScale, hosts: int = 3) -> dict[str, Any]:
     """Every number of every policy over seeds, and how many times FFT is better at it."""
     runs = {name: [run(name, widths, scale.jobs, seed, hosts=hosts) for seed in scale.every_seed] for name in names}
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     least = {**dict.fromkeys(TIMES_BETTER, 0.0), "migrations": 1.0 / scale.jobs}  # a run may have no migration at all
     for name, results in runs.items():
         row: dict[str, Any] = {metric: spread(column(results, metric)) for metric in results[0]}
@@ -128,34 +128,34 @@ def compare(names: Sequence[str], widths: tuple[int, ...], scale: FftScale, host
             metric: spread(column(results, metric) / np.maximum(column(runs["fft"], metric), least[metric]))
             for metric in TIMES_BETTER
         }
-        found[name] = row
-    return found
+        numbers[name] = row
+    return numbers
 
 
 def wrong_lengths(scale: FftScale) -> dict[str, Any]:
     """How much longer jobs take when lengths are declared wrong by up to 30 % either way."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for trace, widths in TRACES.items():
         right = [run("fft", widths, scale.jobs, seed) for seed in scale.every_seed]
         wrong = [run("fft", widths, scale.jobs, seed, error=LENGTH_ERROR) for seed in scale.every_seed]
-        found[trace] = {
+        numbers[trace] = {
             "jct_change": spread(column(wrong, "jct_h") / column(right, "jct_h") - 1.0),
             "max_ftf_change": spread(column(wrong, "max_ftf") / column(right, "max_ftf") - 1.0),
         }
-    return found
+    return numbers
 
 
 def profiling(scale: FftScale) -> dict[str, Any]:
     """What it costs to measure every model at every width once, a minute on each type."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for trace, widths in TRACES.items():
         known = [run("fft", widths, scale.jobs, seed) for seed in scale.every_seed]
         measured = [run("fft", widths, scale.jobs, seed, profiling_s=PROFILING_S) for seed in scale.every_seed]
-        found[trace] = {
+        numbers[trace] = {
             "share": spread(column(measured, "profiling_share")),
             "jct_change": spread(column(measured, "jct_h") / column(known, "jct_h") - 1.0),
         }
-    return found
+    return numbers
 
 
 def one_decision() -> SeedSpread:

@@ -184,9 +184,9 @@ def _simulations(sweeps: dict[str, Any], seeds: str) -> Table:
     return Table("larger simulations, and what is varied", seeds, ("ours",), tuple(rows))
 
 
-def _ratio(claim: str, ours: SeedSpread, said: str, paper: float, if_below: str, if_above: str = "") -> Claim:
+def _ratio(claim: str, ours: SeedSpread, paper_text: str, paper: float, if_below: str, if_above: str = "") -> Claim:
     verdict = verdicts.gain([ours], paper)
-    return Claim(claim, said, (number(ours),), verdicts.why(verdict, if_below, if_above), verdict)
+    return Claim(claim, paper_text, (number(ours),), verdicts.why(verdict, if_below, if_above), verdict)
 
 
 def _ratios(part: dict[str, Any], of: str, to: str = "hare") -> Any:
@@ -198,13 +198,13 @@ def _pooled(parts: Iterable[dict[str, Any]], of: str) -> SeedSpread:
 
 
 def _ablation(part: dict[str, Any], seeds: str) -> Table:
-    said = {"intra-job only": "slower", "inter-job only": "slower"}
+    claimed = {"intra-job only": "slower", "inter-job only": "slower"}
     rows = []
     for kind in list(next(iter(part.values()))["ratios"]):
         ours = [row["ratios"][kind] for row in part.values()]
-        verdict = verdicts.gain(ours, 1.0) if kind in said else None
+        verdict = verdicts.gain(ours, 1.0) if kind in claimed else None
         why = verdicts.why(verdict, UNKNOWN)
-        rows.append(Claim(kind, said.get(kind, ""), tuple(number(o) for o in ours), why, verdict))
+        rows.append(Claim(kind, claimed.get(kind, ""), tuple(number(o) for o in ours), why, verdict))
     return Table("ablation: JCT of what is left / that of all of it", seeds, tuple(part), tuple(rows))
 
 
@@ -295,18 +295,18 @@ def _over_settings(heads: dict[str, Any]) -> str:
     close = [f"{name} ({hare.mean:.2f})" for name, (hare, _) in against.items() if hare.mean < 1.5]
     ahead = [f"{name} ({hlas.mean:.2f})" for name, (_, hlas) in against.items() if hlas.mean < 1.0]
     future = max(ratio(part, "hare, no future", "hare").mean for part in heads.values())
-    said = []
+    sentences = []
     if close:
-        said.append(
+        sentences.append(
             f"AlloX is within 1.5 times Hare's JCT in: {'; '.join(close)}. With one task a round there is nothing to run side by "
             "side, and in a batch all GPUs are busy whatever one does."
         )
     if ahead:
-        said.append(f"It is ahead of `hlas` in: {'; '.join(ahead)}; there lengths count.")
-    said.append(
+        sentences.append(f"It is ahead of `hlas` in: {'; '.join(ahead)}; there lengths count.")
+    sentences.append(
         f"Knowing later arrivals and choosing from a portfolio is worth at most a factor {future:.2f} on average over seeds."
     )
-    return f"**Where the gain is small.** {' '.join(said)}"
+    return f"**Where the gain is small.** {' '.join(sentences)}"
 
 
 def _printed_rule(heads: dict[str, Any]) -> str:

@@ -115,16 +115,16 @@ def compare(setting: TaskWorkload, seeds: Sequence[int], *, intervals: int = 0) 
     done: dict[str, list[float]] = {}
     gaps: list[tuple[float, float]] = []
     for seed in seeds:
-        given = draw(setting, seed)
-        middle = pooled(given, most_blocks=BLOCKS)
-        found = {name: _checked(given, run(given, middle)) for name, run in SCHEDULERS.items()}
-        took = {name: completions_s(given, one) - given.known.arrival_s for name, one in found.items()}
+        instance = draw(setting, seed)
+        middle = pooled(instance, most_blocks=BLOCKS)
+        schedules = {name: _checked(instance, run(instance, middle)) for name, run in SCHEDULERS.items()}
+        took = {name: completions_s(instance, one) - instance.known.arrival_s for name, one in schedules.items()}
         until = float(np.quantile(took["hare"], DONE))
-        for name, schedule in found.items():
-            jct.setdefault(name, []).append(weighted_jct_s(given, schedule))
+        for name, schedule in schedules.items():
+            jct.setdefault(name, []).append(weighted_jct_s(instance, schedule))
             done.setdefault(name, []).append(float((took[name] <= until).mean()))
         if intervals:
-            gaps.append(_gaps(given, found["hare"], middle, intervals))
+            gaps.append(_gaps(instance, schedules["hare"], middle, intervals))
     part: dict[str, Any] = {"setting": setting.describe(), "jct": jct, "done with hare": done}
     if intervals:
         total, jct_gap = (np.array(column) for column in zip(*gaps, strict=True))
@@ -148,17 +148,17 @@ def ablation(seeds: Sequence[int]) -> dict[str, Any]:
     Inter-job only: jobs by remaining work, but the tasks of a round start together on one type. Intra-job only: relaxed
     tasks, but jobs one after another as they came.
     """
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for setting in (TaskWorkload("test bed", TEST_BED, 40, 0.7), TaskWorkload("even 1.0", EVEN, 100, 1.0)):
         jct: dict[str, list[float]] = {}
         for seed in seeds:
-            given = draw(setting, seed)
+            instance = draw(setting, seed)
             for name, run in ABLATIONS.items():
-                jct.setdefault(name, []).append(weighted_jct_s(given, _checked(given, run(given))))
+                jct.setdefault(name, []).append(weighted_jct_s(instance, _checked(instance, run(instance))))
         whole = np.array(jct["all of it"])
         ratios = {name: spread(np.array(values) / whole) for name, values in jct.items()}
-        found[setting.name] = {"setting": setting.describe(), "ratios": ratios}
-    return found
+        numbers[setting.name] = {"setting": setting.describe(), "ratios": ratios}
+    return numbers
 
 
 def switching(seeds: Sequence[int]) -> dict[str, Any]:
@@ -169,87 +169,87 @@ def switching(seeds: Sequence[int]) -> dict[str, Any]:
     """
     setting = TaskWorkload("test bed", TEST_BED, 40, 0.7, switch="pipeswitch")
     slower: dict[str, list[float]] = {}
-    found_part: dict[str, list[float]] = {}
+    hit_part: dict[str, list[float]] = {}
     turn_part: list[float] = []
     for seed in seeds:
-        given = draw(setting, seed)
-        free = replace(given, known=replace(given.known, switch_s=np.zeros(given.jobs)))
+        instance = draw(setting, seed)
+        free = replace(instance, known=replace(instance.known, switch_s=np.zeros(instance.jobs)))
         least = weighted_jct_s(free, _now(free))
         for kind in ("default", "pipeswitch", "hare"):
             dear = draw(replace(setting, switch=kind), seed)
             slower.setdefault(kind, []).append(weighted_jct_s(dear, _now(dear)) / least)
         gib = np.array([model.gib for model in models(setting, seed)])
-        schedule = _now(given)
+        schedule = _now(instance)
         for room in ROOM_GIB:
             for keep in (Keep.LAST_USED, Keep.SPECULATIVE):
-                turns, found = residency(given, schedule, gib, np.full(len(TEST_BED), room), keep)
+                turns, hits = residency(instance, schedule, gib, np.full(len(TEST_BED), room), keep)
                 label = f"{keep.value}, {room:g} GiB"
-                found_part.setdefault(label, []).append(float(found.sum() / turns.sum()))
+                hit_part.setdefault(label, []).append(float(hits.sum() / turns.sum()))
                 kept = with_switch_costs(
-                    given, schedule, turns, found, np.zeros(given.jobs), np.asarray(given.known.switch_s)
+                    instance, schedule, turns, hits, np.zeros(instance.jobs), np.asarray(instance.known.switch_s)
                 )
                 slower.setdefault(label, []).append(weighted_jct_s(kept, _now(kept)) / least)
         turn_part.append(float(turns.mean()))
     return {
         "setting": setting.describe(),
         "tasks that start with a switch": spread(np.array(turn_part)),
-        "switches that find their model": {name: spread(np.array(part)) for name, part in found_part.items()},
+        "switches that find their model": {name: spread(np.array(part)) for name, part in hit_part.items()},
         "JCT / with free switches": {name: spread(np.array(part)) for name, part in slower.items()},
     }
 
 
-def _now(given: Instance) -> Schedule:
-    return run_rule(given, weighted_srpt(given, advantage=ADVANTAGE))
+def _now(instance: Instance) -> Schedule:
+    return run_rule(instance, weighted_srpt(instance, advantage=ADVANTAGE))
 
 
-def _hare(given: Instance, middle: Midpoints) -> Schedule:
-    return best_of(given, candidates(given, middle))[1]
+def _hare(instance: Instance, middle: Midpoints) -> Schedule:
+    return best_of(instance, candidates(instance, middle))[1]
 
 
 def _gang(key: Callable[[Instance], Any], place: GangPlace, *, preempt: bool) -> Callable[..., Schedule]:
-    return lambda given, _: run_gangs(given, key(given), place, preempt=preempt, start_s=GANG_START)
+    return lambda instance, _: run_gangs(instance, key(instance), place, preempt=preempt, start_s=GANG_START)
 
 
 SCHEDULERS: Mapping[str, Callable[[Instance, Midpoints], Schedule]] = {
     "hare": _hare,
-    "hare, no future": lambda given, _: _now(given),
-    "faithful": lambda given, middle: run_list(given, faithful(given, middle), earliest_finish=False),
-    "hlas": lambda given, _: run_rule(given, hlas(given.known)),
-    "allox": lambda given, _: run_single(given, match_jobs),
-    "homo": lambda given, _: run_rule(given, homogeneous(given)),
+    "hare, no future": lambda instance, _: _now(instance),
+    "faithful": lambda instance, middle: run_list(instance, faithful(instance, middle), earliest_finish=False),
+    "hlas": lambda instance, _: run_rule(instance, hlas(instance.known)),
+    "allox": lambda instance, _: run_single(instance, match_jobs),
+    "homo": lambda instance, _: run_rule(instance, homogeneous(instance)),
     "srtf gang, fastest": _gang(srtf, GangPlace.FASTEST, preempt=True),
     "srtf gang, one type": _gang(srtf, GangPlace.PURE, preempt=True),
-    "fifo gang, fastest": _gang(lambda given: fifo(given.known), GangPlace.FASTEST, preempt=False),
-    "fifo gang, one type": _gang(lambda given: fifo(given.known), GangPlace.PURE, preempt=False),
-    "tiresias, blind": _gang(lambda given: two_dimensional_las(given.known), GangPlace.BLIND, preempt=True),
-    "tiresias, fastest": _gang(lambda given: two_dimensional_las(given.known), GangPlace.FASTEST, preempt=True),
-    "tiresias, one type": _gang(lambda given: two_dimensional_las(given.known), GangPlace.PURE, preempt=True),
+    "fifo gang, fastest": _gang(lambda instance: fifo(instance.known), GangPlace.FASTEST, preempt=False),
+    "fifo gang, one type": _gang(lambda instance: fifo(instance.known), GangPlace.PURE, preempt=False),
+    "tiresias, blind": _gang(lambda instance: two_dimensional_las(instance.known), GangPlace.BLIND, preempt=True),
+    "tiresias, fastest": _gang(lambda instance: two_dimensional_las(instance.known), GangPlace.FASTEST, preempt=True),
+    "tiresias, one type": _gang(lambda instance: two_dimensional_las(instance.known), GangPlace.PURE, preempt=True),
 }
 
 
-def _in_turn(given: Instance) -> Rule:
-    nothing = np.zeros(given.jobs)
-    return Rule(nothing, nothing, cost_s=comparative(given.known, ADVANTAGE))
+def _in_turn(instance: Instance) -> Rule:
+    nothing = np.zeros(instance.jobs)
+    return Rule(nothing, nothing, cost_s=comparative(instance.known, ADVANTAGE))
 
 
 ABLATIONS: Mapping[str, Callable[[Instance], Schedule]] = {
     "all of it": _now,
-    "no comparative advantage": lambda given: run_rule(given, weighted_srpt(given)),
-    "intra-job only": lambda given: run_rule(given, _in_turn(given)),
-    "inter-job only": lambda given: run_gangs(given, srtf(given), GangPlace.PURE, preempt=True, start_s=0.0),
+    "no comparative advantage": lambda instance: run_rule(instance, weighted_srpt(instance)),
+    "intra-job only": lambda instance: run_rule(instance, _in_turn(instance)),
+    "inter-job only": lambda instance: run_gangs(instance, srtf(instance), GangPlace.PURE, preempt=True, start_s=0.0),
 }
 
 
-def _checked(given: Instance, schedule: Schedule) -> Schedule:
-    wrong = violations(given, schedule)
+def _checked(instance: Instance, schedule: Schedule) -> Schedule:
+    wrong = violations(instance, schedule)
     if wrong:
         raise BrokenInvariantError(f"a schedule that cannot be carried out: {wrong}")
     return schedule
 
 
-def _gaps(given: Instance, schedule: Schedule, middle: Midpoints, intervals: int) -> tuple[float, float]:
+def _gaps(instance: Instance, schedule: Schedule, middle: Midpoints, intervals: int) -> tuple[float, float]:
     """sum w C / LB, and sum w (C - a) / (LB - sum w a), which is stricter."""
-    bound = best_bound(given, middle, intervals=intervals, until_s=float(schedule.end_s.max()))
-    total = weighted_completion_s(given, schedule)
-    came = float(given.known.weight @ given.known.arrival_s)
+    bound = best_bound(instance, middle, intervals=intervals, until_s=float(schedule.end_s.max()))
+    total = weighted_completion_s(instance, schedule)
+    came = float(instance.known.weight @ instance.known.arrival_s)
     return total / bound, (total - came) / (bound - came)

@@ -83,44 +83,46 @@ class TaskWorkload:
         return f"{self.jobs} jobs on {','.join(map(str, self.gpus))}, {load}, k {{{scales}}}{weights}"
 
 
-def draw(given: TaskWorkload, seed: int) -> Instance:
+def draw(setting: TaskWorkload, seed: int) -> Instance:
     random = stream(seed, "task workload")
-    model = models(given, seed)
+    model = models(setting, seed)
     speedup = np.array([m.speedup for m in model])
     fastest = np.array([m.task for m in model])  # n  at the normal batch
-    task_s = given.batch * fastest[:, None] * speedup[:, :1] / speedup
-    rounds = np.maximum(1, np.rint(random.integers(given.rounds[0], given.rounds[1] + 1, given.jobs) / given.batch))
-    scale = random.choice(list(given.scales), given.jobs, p=list(given.scales.values()))
-    weight = random.integers(1, 6, given.jobs).astype(np.float64) if given.weighted else np.ones(given.jobs)
-    gaps = random.exponential(1.0, given.jobs)
-    switch_s = np.array([m.switch[given.switch] / UNIT_MS for m in model]) if given.switch else SWITCH * fastest
+    task_s = setting.batch * fastest[:, None] * speedup[:, :1] / speedup
+    rounds = np.maximum(
+        1, np.rint(random.integers(setting.rounds[0], setting.rounds[1] + 1, setting.jobs) / setting.batch)
+    )
+    scale = random.choice(list(setting.scales), setting.jobs, p=list(setting.scales.values()))
+    weight = random.integers(1, 6, setting.jobs).astype(np.float64) if setting.weighted else np.ones(setting.jobs)
+    gaps = random.exponential(1.0, setting.jobs)
+    switch_s = np.array([m.switch[setting.switch] / UNIT_MS for m in model]) if setting.switch else SWITCH * fastest
     return instance(
-        arrival_s=_arrivals(given, gaps, rounds * scale, task_s),
+        arrival_s=_arrivals(setting, gaps, rounds * scale, task_s),
         rounds=rounds.astype(np.int64),
         scale=scale.astype(np.int64),
         task_s=task_s,
-        gpus=np.array(given.gpus),
+        gpus=np.array(setting.gpus),
         weight=weight,
-        sync_s=np.repeat(SYNC * GBIT / given.gbit * fastest[:, None], len(TYPES), axis=1),
+        sync_s=np.repeat(SYNC * GBIT / setting.gbit * fastest[:, None], len(TYPES), axis=1),
         switch_s=switch_s,
     )
 
 
-def models(given: TaskWorkload, seed: int) -> list[TaskModel]:
+def models(setting: TaskWorkload, seed: int) -> list[TaskModel]:
     """What each job trains, in the order of arrival."""
     random = stream(seed, "task models")
     of_domain = {domain: [model for model in MODELS.values() if model.domain == domain] for domain in DOMAINS}
-    picked = random.choice(list(given.domains), given.jobs, p=list(given.domains.values()))
+    picked = random.choice(list(setting.domains), setting.jobs, p=list(setting.domains.values()))
     return [of_domain[domain][int(random.integers(len(of_domain[domain])))] for domain in picked]
 
 
-def _arrivals(given: TaskWorkload, gaps: FloatArray, tasks: FloatArray, task_s: FloatArray) -> FloatArray:
-    if given.load is None:
-        return np.zeros(given.jobs)
-    counts = np.array(given.load_gpus or given.gpus)
+def _arrivals(setting: TaskWorkload, gaps: FloatArray, tasks: FloatArray, task_s: FloatArray) -> FloatArray:
+    if setting.load is None:
+        return np.zeros(setting.jobs)
+    counts = np.array(setting.load_gpus or setting.gpus)
     work_s = float((tasks / (counts / task_s).sum(axis=1)).mean())  # of the whole cluster, per job
-    gap_s = work_s / given.load * (given.load_jobs or given.jobs) / given.jobs
-    if given.bursty:
-        gaps = np.repeat(gaps[::BURST] * BURST, BURST)[: given.jobs] * (np.arange(given.jobs) % BURST == 0)
+    gap_s = work_s / setting.load * (setting.load_jobs or setting.jobs) / setting.jobs
+    if setting.bursty:
+        gaps = np.repeat(gaps[::BURST] * BURST, BURST)[: setting.jobs] * (np.arange(setting.jobs) % BURST == 0)
     arrival_s = np.cumsum(gaps) * gap_s
     return np.asarray(arrival_s - arrival_s[0])

@@ -98,9 +98,9 @@ def _gain(
     if paper is None or key not in paper["hops"]:
         return Claim(claim, "", cells)
     wanted = [gain(paper["hops"][key], paper[one][key]) for one in BASELINES]
-    said = ", ".join(f"{100 * value:.1f} %" if nothing == 0.0 else f"{value:.1f}" for value in wanted)
+    numbers = ", ".join(f"{100 * value:.1f} %" if nothing == 0.0 else f"{value:.1f}" for value in wanted)
     verdict = verdicts.gain(ours, wanted, nothing)
-    return Claim(claim, said, cells, verdicts.why(verdict, WHY.get(key, OUR_PACKING)), verdict)
+    return Claim(claim, numbers, cells, verdicts.why(verdict, WHY.get(key, OUR_PACKING)), verdict)
 
 
 def _less(hops: float, other: float) -> float:
@@ -134,8 +134,8 @@ def _beside(name: str, key: str, ours: Mapping[str, SeedSpread]) -> tuple[str, s
         theirs = {variant: ours[variant].mean for variant in ours if variant in PAPER_LR}
         smallest = min(theirs, key=theirs.__getitem__)
         verdict = Verdict(VerdictWord.HOLDS if smallest == "latency-ratio" else VerdictWord.MISSED)
-        said = ", ".join(f"{variant} {PAPER_LR[variant]}" for variant in theirs)
-        return f"smallest by latency ratio ({said})", WHY_LR if max(theirs.values()) < FAR_LR else "", verdict
+        numbers = ", ".join(f"{variant} {PAPER_LR[variant]}" for variant in theirs)
+        return f"smallest by latency ratio ({numbers})", WHY_LR if max(theirs.values()) < FAR_LR else "", verdict
     return "", "", None
 
 

@@ -223,8 +223,8 @@ def compare(
     instances: Sequence[tuple[Cluster, Trace, int]],
     server_factor: tuple[float, float] = SERVER_FACTOR,
 ) -> Part:
-    found: Part = {}
+    part: Part = {}
     for name, variant in variants.items():
         runs = [run_one(cluster, trace, variant, seed, server_factor) for cluster, trace, seed in instances]
-        found[name] = {number: [run[number] for run in runs] for number in NUMBERS}
-    return found
+        part[name] = {number: [run[number] for run in runs] for number in NUMBERS}
+    return part

@@ -95,20 +95,20 @@ def static_totals(speeds: FloatArray, mixes: int) -> dict[str, Any]:
         for name in STATIC:
             totals[name].append(float((W * DIVISIONS[name](W, m, w).shares).sum()))
         totals["no fairness"].append(float((W.max(axis=0) * m).sum()))
-    found = {name: np.array(values) for name, values in totals.items()}
-    equal, coop = found["equal-share"], found["oef-coop"]
+    by_rule = {name: np.array(values) for name, values in totals.items()}
+    equal, coop = by_rule["equal-share"], by_rule["oef-coop"]
     return {
         name: {
             "relative_to_equal": spread(values / equal),
             "coop_gain": spread(coop / values - 1.0),
         }
-        for name, values in found.items()
+        for name, values in by_rule.items()
     }
 
 
 def broken_promises(speeds: FloatArray, mixes: int, lies: int) -> dict[str, Any]:
     """In how many of the mixes a promise is broken, and by how much at worst."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for name in STATIC:
         rule = DIVISIONS[name]
         envy, short, gap, gains = [], [], [], []
@@ -122,11 +122,11 @@ def broken_promises(speeds: FloatArray, mixes: int, lies: int) -> dict[str, Any]
                 who = int(random.integers(len(W)))
                 lie = gain_by_lying(lambda *a, r=rule: r(*a).shares, W, m, w, who, "exaggerate", random, tries=8)
                 gains.append(lie.gain or 0.0)
-        found[name] = {
+        numbers[name] = {
             what: {"broken": int((np.array(values) > NOISE).sum()), "of": len(values), "worst": float(max(values))}
             for what, values in (("envy", envy), ("sharing incentive", short), ("Pareto", gap), ("exaggeration", gains))
         }
-    return found
+    return numbers
 
 
 def dynamic(seeds: int, jobs: int) -> dict[str, Any]:
@@ -136,10 +136,10 @@ def dynamic(seeds: int, jobs: int) -> dict[str, Any]:
         for name in DYNAMIC
         for packed in (True, False)
     }
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for (name, packed), results in runs.items():
         coop = runs["oef-coop", True]
-        found[name if packed else f"{name}, gangs scattered"] = {
+        numbers[name if packed else f"{name}, gangs scattered"] = {
             "throughput": spread(_column(results, "throughput")),
             "jct_h": spread(_column(results, "jct_h")),
             "max_ftf": spread(_column(results, "max_ftf")),
@@ -147,20 +147,20 @@ def dynamic(seeds: int, jobs: int) -> dict[str, Any]:
             "coop_throughput_gain": spread(_column(coop, "throughput") / _column(results, "throughput") - 1.0),
             "coop_jct_reduction": spread(1.0 - _column(coop, "jct_h") / _column(results, "jct_h")),
         }
-    return found
+    return numbers
 
 
 def dynamic_liar(seeds: int, jobs: int) -> dict[str, Any]:
     """One tenant claims that its jobs run `LIE` times faster on every type but the slowest: what it and others get."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for name in DYNAMIC:
         honest = [_run(seed, jobs, name) for seed in range(seeds)]
         lying = [_run(seed, jobs, name, liar="tenant-1") for seed in range(seeds)]
-        found[name] = {
+        numbers[name] = {
             "liar_jct_change": spread(_column(lying, "liar_jct_h") / _column(honest, "liar_jct_h") - 1.0),
             "others_jct_change": spread(_column(lying, "others_jct_h") / _column(honest, "others_jct_h") - 1.0),
         }
-    return found
+    return numbers
 
 
 def _mixes(speeds: FloatArray, mixes: int) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
