@@ -204,14 +204,31 @@ def test_a_rank_that_saved_does_not_wait_longer_than_its_grace_for_the_others(ga
     assert ended(gang, key).code == 85
 
 
-def test_where_all_were_asked_a_rank_that_dies_of_it_leaves_the_others_time_to_save(gang: Gang) -> None:
-    save = "trap 'sleep 1; echo saved; exit 85' TERM; echo up; while true; do sleep 0.05; done"
-    key = gang.start(f"if [ $RANK = 0 ]; then {save}; fi; trap - TERM; echo up; exec sleep infinity")
+SAVING = """
+import signal, time
+signals = []
+def note(number, frame):
+    signals.append(number)
+    print("term", flush=True)
+signal.signal(signal.SIGTERM, note)
+print("up", flush=True)
+while not signals:
+    time.sleep(0.02)
+time.sleep(0.5)
+print("saved")
+raise SystemExit(85)
+"""
+
+
+def test_where_all_were_asked_a_rank_that_dies_of_it_does_not_disturb_the_one_that_saves(gang: Gang) -> None:
+    (gang.runner.root.parent / "save.py").write_text(SAVING)
+    key = gang.start(f"[ $RANK = 0 ] && exec {sys.executable} save.py; trap - TERM; echo up; exec sleep 60")
     gang.until_log(key, lambda text: text.count("up") == 2)
 
     assert gang.runner.ask_to_stop(gang.lease(key))
 
     assert ended(gang, key).asked
+    assert gang.log(key).count("term") == 1
     assert "saved" in gang.log(key)
 
 
