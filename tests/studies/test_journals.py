@@ -32,28 +32,31 @@ def test_a_folded_journal_has_the_numbers_of_the_run(tmp_path: Path) -> None:
 
 
 def test_envy_free_shares_leave_a_run_without_envy_and_with_the_sharing_incentive(tmp_path: Path) -> None:
-    found = audit_journal(journal_of("oef-coop", tmp_path / "run.jsonl"))
-    assert found["max_envy"] < 0.1  # whole GPUs in whole rounds
-    assert found["min_sharing_incentive"] > 0.95
+    audit = audit_journal(journal_of("oef-coop", tmp_path / "run.jsonl"))
+    assert audit.max_envy is not None
+    assert audit.max_envy < 0.1  # whole GPUs in whole rounds
+    assert audit.min_sharing_incentive is not None
+    assert audit.min_sharing_incentive > 0.95
 
 
 def test_first_come_first_served_makes_the_second_tenant_envious(tmp_path: Path) -> None:
-    found = audit_journal(journal_of("fifo", tmp_path / "run.jsonl"))
-    assert found["envious"] is not None
-    assert found["min_sharing_incentive"] < 0.9
+    audit = audit_journal(journal_of("fifo", tmp_path / "run.jsonl"))
+    assert audit.envious is not None
+    assert audit.min_sharing_incentive is not None
+    assert audit.min_sharing_incentive < 0.9
 
 
 def test_gpu_hours_by_tenant_add_up_to_what_was_held(tmp_path: Path) -> None:
     path = journal_of("equal-share", tmp_path / "run.jsonl")
-    state, found = state_at(path), audit_journal(path)
-    hours = sum(sum(tenant["gpu_hours"].values()) for tenant in found["tenants"].values())
+    state, audit = state_at(path), audit_journal(path)
+    hours = sum(sum(tenant.gpu_hours.values()) for tenant in audit.tenants.values())
     assert hours == pytest.approx(state.busy_gpu_s / 3600)
 
 
 def test_a_tenant_that_comes_late_does_not_upset_the_audit(tmp_path: Path) -> None:
     late = job("late", samples=1000.0, at=5000.0, model="flat", tenant="z")
     simulate(setup([*JOBS, late], "v100:4,k80:4", "gavel", SPEEDS), tmp_path / "run.jsonl")
-    assert set(audit_journal(tmp_path / "run.jsonl")["tenants"]) == {"x", "y", "z"}
+    assert set(audit_journal(tmp_path / "run.jsonl").tenants) == {"x", "y", "z"}
 
 
 def test_a_journal_that_contradicts_itself_is_a_bad_file(tmp_path: Path) -> None:

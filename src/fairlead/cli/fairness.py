@@ -68,7 +68,7 @@ def audit(
             raise InputError(
                 "--policy and --lies are for instances; a journal shows what its own policy did", path=source
             )
-        found = audit_journal(Path(source))
+        found = audit_journal(Path(source)).to_json()
         lies = False
     else:
         value = read_json(source)

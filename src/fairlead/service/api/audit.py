@@ -14,7 +14,7 @@ from typing import Any
 from fairlead.service.store.database import open_reader
 from fairlead.service.store.directory import StateDirectory
 from fairlead.service.store.log import header_of, read_records
-from fairlead.studies.fairness.journal_audit import audit_records
+from fairlead.studies.fairness.journal_audit import RunAudit, audit_records
 
 
 async def audit_apart(directory: StateDirectory) -> Any:
@@ -31,7 +31,7 @@ async def audit_apart(directory: StateDirectory) -> Any:
     return json.loads(report)
 
 
-def audit_log(directory: StateDirectory) -> dict[str, Any]:
+def audit_log(directory: StateDirectory) -> RunAudit:
     connection = open_reader(directory.events)
     try:
         header = header_of(connection)
@@ -41,4 +41,4 @@ def audit_log(directory: StateDirectory) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(audit_log(StateDirectory(Path(sys.argv[1])))))
+    print(json.dumps(audit_log(StateDirectory(Path(sys.argv[1]))).to_json()))

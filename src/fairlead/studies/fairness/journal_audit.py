@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,28 @@ from fairlead.studies.journals.folding import consistent, open_state
 ALWAYS = 0.99  # of a round
 
 
+@dataclass(frozen=True, slots=True)
+class AuditedTenant:
+    wanted_more_h: float  # hours in which it could have used more
+    sharing_incentive: float | None  # None if there were none
+    gpu_hours: Mapping[str, float]  # by type
+
+
+@dataclass(frozen=True, slots=True)
+class RunAudit:
+    """How fair a run was, averaged over time; docs/metrics.md defines the numbers."""
+
+    max_envy: float | None  # None where it has no bound: the envious tenant held nothing
+    envious: list[str] | None  # who envies whom most
+    min_sharing_incentive: float | None
+    mean_sharing_incentive: float | None
+    worst_off: str | None
+    tenants: Mapping[str, AuditedTenant]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
 @dataclass(slots=True)
 class _Ledger:
     """Integrals over time by tenant, of the time in which it wanted more."""
@@ -33,7 +55,7 @@ class _Ledger:
     held: FloatArray  # u,t  GPU-seconds over the whole run
 
 
-def audit_journal(path: Path) -> dict[str, Any]:
+def audit_journal(path: Path) -> RunAudit:
     """Envy and sharing incentive of a run, averaged over time.
 
     A tenant u is looked at while one of its jobs waits although a decision has seen it: only then could u use more. In
@@ -47,7 +69,7 @@ def audit_journal(path: Path) -> dict[str, Any]:
         return audit_records(reader.header(), reader.records)
 
 
-def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> dict[str, Any]:
+def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> RunAudit:
     """The same of records from anywhere; they are read twice."""
     names = _tenants(header, records())
     u, t = len(names), len(header.cluster.types)
@@ -108,7 +130,7 @@ def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> Non
     ledger.alone[wants] += seconds * (mean[wants] @ state.capacity) / weight[here].sum()
 
 
-def _verdict(ledger: _Ledger, names: list[str], types: list[str]) -> dict[str, Any]:
+def _verdict(ledger: _Ledger, names: list[str], types: list[str]) -> RunAudit:
     wanted = np.flatnonzero(ledger.alone > 0)
     own = ledger.own.diagonal()[wanted]
     incentive = own / ledger.alone[wanted]
@@ -117,18 +139,18 @@ def _verdict(ledger: _Ledger, names: list[str], types: list[str]) -> dict[str, A
     np.fill_diagonal(envy, 0.0)
     u, v = divmod(int(envy.argmax()), len(names)) if names else (0, 0)
     most = max(float(envy[u, v]), 0.0) if names else 0.0
-    return {
-        "max_envy": most if math.isfinite(most) else None,
-        "envious": [names[u], names[v]] if most > 0 else None,
-        "min_sharing_incentive": float(incentive.min()) if len(wanted) else None,
-        "mean_sharing_incentive": float(incentive.mean()) if len(wanted) else None,
-        "worst_off": names[int(wanted[incentive.argmin()])] if len(wanted) else None,
-        "tenants": {
-            name: {
-                "wanted_more_h": float(ledger.wanted_s[u] / 3600),
-                "sharing_incentive": float(ledger.own[u, u] / ledger.alone[u]) if ledger.alone[u] > 0 else None,
-                "gpu_hours": dict(zip(types, (ledger.held[u] / 3600).tolist(), strict=True)),
-            }
+    return RunAudit(
+        max_envy=most if math.isfinite(most) else None,
+        envious=[names[u], names[v]] if most > 0 else None,
+        min_sharing_incentive=float(incentive.min()) if len(wanted) else None,
+        mean_sharing_incentive=float(incentive.mean()) if len(wanted) else None,
+        worst_off=names[int(wanted[incentive.argmin()])] if len(wanted) else None,
+        tenants={
+            name: AuditedTenant(
+                wanted_more_h=float(ledger.wanted_s[u] / 3600),
+                sharing_incentive=float(ledger.own[u, u] / ledger.alone[u]) if ledger.alone[u] > 0 else None,
+                gpu_hours=dict(zip(types, (ledger.held[u] / 3600).tolist(), strict=True)),
+            )
             for u, name in enumerate(names)
         },
-    }
+    )
