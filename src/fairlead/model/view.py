@@ -57,14 +57,18 @@ class View:
 
     tenant = Column[IntArray]()  # j
     kind = Column[IntArray]()  # j  jobs with the same tenant, model, width and allowed types are of one kind, for life
-    alike = Column[IntArray]()  # j  jobs with the same number have equal rates, width and weight
+    alike = Column[IntArray]()  # j  jobs with the same number have equal rates (`rate`), width and weight
     model = Column[IntArray]()  # j
     arrival_s = Column[FloatArray]()  # j
     weight = Column[FloatArray]()  # j
     width = Column[IntArray]()  # j  GPUs at the reference width
     width_set = Column[IntArray]()  # j  index into `width_sets`: every GPU count that the job can run on
     relaxed = Column[BoolArray]()  # j  may mix types
-    rate = Column[FloatArray]()  # j,t  samples/s at the reference width on the fewest nodes; 0 = cannot run there
+    # j,t  samples/s at the reference width if it is given the type now, 0 = cannot run there: at the speed of its spot where
+    # it holds the type already, spread or not, and elsewhere on the fewest nodes. What a choice of where to run looks at.
+    rate = Column[FloatArray]()
+    # j,t  the same on the fewest nodes, wherever it is: what it could make. What a job is entitled to is measured by this.
+    ideal_rate = Column[FloatArray]()
     mixable = Column[BoolArray]()  # j,t  a GPU of the type may be part of a grant that mixes types
     restart_s = Column[FloatArray]()  # j  what a move costs
 

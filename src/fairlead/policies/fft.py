@@ -84,7 +84,8 @@ def fft(
     now = _recall(view, memory, done, age)
     active = np.where((age > 0) & (crowd == "mean"), now.crowd / np.maximum(age, 1e-300), view.jobs)  # j  |A|
     active = active * view.weight.sum() / (view.jobs * view.weight) if view.jobs else active
-    fair = fair_progress(np.where(runs, theta, 0.0), view.width, view.capacity, active, alone)  # j
+    ideal = np.where(runs, view.ideal_rate * view.round_s / unit[:, None], 0.0)  # j,i  units a round
+    fair = fair_progress(ideal, view.width, view.capacity, active, alone)  # j
     moves = (now.last_type >= 0)[:, None] & (now.last_type[:, None] != np.arange(len(view.capacity)))  # j,i
     s = np.where(moves, (view.restart_s / view.round_s)[:, None], 0.0)  # j,i  rounds
     if costs == "paper":
@@ -103,7 +104,7 @@ def fft(
 
 def unit_of_work(view: View) -> FloatArray:
     """j  samples that the job makes in one round on the slowest type that it can use."""
-    slowest = np.where(view.rate > 0, view.rate, np.inf).min(axis=1, initial=np.inf)
+    slowest = np.where(view.ideal_rate > 0, view.ideal_rate, np.inf).min(axis=1, initial=np.inf)
     return np.asarray(np.where(np.isfinite(slowest), slowest, 1.0) * view.round_s)
 
 

@@ -50,7 +50,7 @@ def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
     rate = np.where(view.capacity > 0, view.rate[first], 0.0)  # g,t  a type that is down altogether is no type
     width, weight, whole = view.width[first], view.weight[first], float(view.weight.sum())
     alone = isolated_shares(rate > 0, width, view.capacity, weight, whole)  # g,t  GPUs of one job
-    isolated = np.maximum((rate * alone).sum(axis=1), 1e-300)  # g
+    isolated = np.maximum((view.ideal_rate[first] * alone).sum(axis=1), 1e-300)  # g
     found = solver.solve(rate, 1.0 / isolated, width, count, view.capacity)
     shares = Shares(
         gpus=(alone if found is None else found.shares)[group_of],

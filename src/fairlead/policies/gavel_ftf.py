@@ -38,7 +38,7 @@ def gavel_ftf(view: View, memory: FtfMemory | None, *, every_s: float = 1800.0) 
     if memory is not None and memory.kept.still_holds(view):
         return memory.kept.shares, memory
     assert view.done is not None, "gavel-ftf declares that it knows lengths"
-    up = np.where(view.capacity > 0, view.rate, 0.0)
+    up = np.where(view.capacity > 0, view.ideal_rate, 0.0)
     alone = isolated_shares(up > 0, view.width, view.capacity, view.weight)  # j,t  GPUs
     alone_rate = (up * alone).sum(axis=1) / view.width  # j  samples/s
     alone_s = _alone_so_far(view, memory, alone_rate)

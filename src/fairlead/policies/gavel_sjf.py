@@ -37,7 +37,7 @@ def gavel_sjf(view: View, memory: SJFMemory | None) -> tuple[Shares, SJFMemory]:
     """
     assert view.total is not None, "gavel-sjf declares that it knows lengths"
     assert view.done is not None
-    fastest = np.maximum(view.rate.max(axis=1, initial=0.0), 1e-300)  # j
+    fastest = np.maximum(view.ideal_rate.max(axis=1, initial=0.0), 1e-300)  # j
     remaining_s = np.nan_to_num(np.maximum(view.total - view.done, 0.0) / fastest, nan=np.inf)
     first = np.lexsort((view.job, remaining_s))
     order = view.job[first]

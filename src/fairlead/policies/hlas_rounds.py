@@ -54,7 +54,7 @@ def hlas_rounds(
     attained = service.reference_s / view.weight  # j
     queue = np.searchsorted(edges, attained, side="right")
     order = np.argsort(queue, kind="stable")  # jobs are in order of arrival already
-    price = _prices(view.rate, advantage)  # t
+    price = _prices(view.ideal_rate, advantage)  # t
     if np.count_nonzero(view.relaxed & (view.width > 1)):
         grants = _with_mixes(view, order, price)
     else:
@@ -75,7 +75,7 @@ def _served(view: View, memory: ReferenceService | None) -> ReferenceService:
 
 def _speed(view: View) -> FloatArray:
     """j  rate on what is held over that on the best type; 1 for those who hold nothing (any more)."""
-    best = np.maximum(view.rate.max(axis=1, initial=0.0), 1e-300)
+    best = np.maximum(view.ideal_rate.max(axis=1, initial=0.0), 1e-300)
     speed = np.ones(view.jobs)
     pure = np.flatnonzero(view.held_type >= 0)
     speed[pure] = view.rate[pure, view.held_type[pure]] / best[pure]

@@ -136,8 +136,10 @@ def _priority(view: View, name: str) -> FloatArray:
 
 def _finish_time_fairness(view: View) -> FloatArray:
     """j  rho = (time in the system + what remains at the expected speed) / the same work alone on 1/n of the cluster."""
-    alone = isolated_rate(view.rate, view.width, view.cluster.capacity, np.full(view.jobs, float(view.jobs)))
-    work = expected_age_s(view) * np.maximum(view.rate.mean(axis=1), 1e-300)  # samples, also where nobody declared them
+    alone = isolated_rate(view.ideal_rate, view.width, view.cluster.capacity, np.full(view.jobs, float(view.jobs)))
+    work = expected_age_s(view) * np.maximum(
+        view.ideal_rate.mean(axis=1), 1e-300
+    )  # samples, also where nobody declared them
     total = np.where(np.isfinite(_total(view)), _total(view), work)
     alone_s = total / np.maximum(alone, 1e-300)
     return np.asarray((view.now_s - view.arrival_s + _remaining_s(view)) / np.maximum(alone_s, 1e-9))

@@ -30,7 +30,7 @@ def srtf(view: View, memory: None) -> tuple[Grants, None]:
     """Shortest remaining time on the fastest type first; a job of unknown length goes last."""
     assert view.total is not None, "srtf declares that it knows lengths"
     assert view.done is not None
-    fastest = view.rate.max(axis=1, initial=0.0)  # j  samples/s
+    fastest = view.ideal_rate.max(axis=1, initial=0.0)  # j  samples/s
     with np.errstate(divide="ignore"):
         remaining_s = np.nan_to_num((view.total - view.done) / fastest, nan=np.inf)
     order = np.lexsort((view.job, remaining_s))

@@ -80,9 +80,18 @@ def _choices(
         goodput.append(np.tile(np.array([rate / smallest for _, _, rate in table], dtype=np.float64), len(same)))
     i, g, width = np.concatenate(job), np.concatenate(group), np.concatenate(gpus)
     stays = (view.held_type[i] == types.kind[g]) & (view.held_gpus[i] == width)
-    value = penalty - (np.concatenate(goodput) * np.where(stays, 1.0, moved[i])) ** power  # c
+    normalised = np.concatenate(goodput)  # c
+    for c in np.flatnonzero(stays & (view.held_nodes[i] > 1)).tolist():
+        normalised[c] *= _slowed(view, int(i[c]))
+    value = penalty - (normalised * np.where(stays, 1.0, moved[i])) ** power  # c
     better = value > 0
     return i[better], value[better], g[better], width[better]
+
+
+def _slowed(view: View, j: int) -> float:
+    """Rate of a running job where it is / on the fewest nodes."""
+    spot = view.spots[j]
+    return view.rate_on(j, spot) / view.rate_on(j, view.cluster.compact_spot(view.cluster.gpus_by_type(spot)))
 
 
 def _table(view: View, kinds: Kinds, kind: int) -> list[tuple[int, int, float]]:

@@ -77,7 +77,7 @@ def virtual_users(view: View, split: str = "equal") -> VirtualUsers:
     key, first, of_job = np.unique(view.kind, return_index=True, return_inverse=True)
     tenant = view.tenant[first]
     demand = np.bincount(of_job, view.width, len(key)).astype(np.float64) if split == "demand" else None
-    speedup = view.rate[first] / view.width[first, None]
+    speedup = view.ideal_rate[first] / view.width[first, None]
     return VirtualUsers(key, of_job, tenant, speedup, split_weights(tenant, view.tenant_weight, demand))
 
 

@@ -81,8 +81,8 @@ def _ratios(view: View, lease_s: float) -> tuple[FloatArray, FloatArray]:
     since_s = view.now_s - view.arrival_s  # j
     slowest_s = np.where(runs, to_go_s, 0.0).max(axis=1, initial=0.0)  # j
     left_out_s = since_s + lease_s + slowest_s
-    alone = isolated_rate(view.rate, view.width, view.cluster.capacity, np.full(view.jobs, float(view.jobs)))
-    fastest = view.rate.max(axis=1, initial=0.0)
+    alone = isolated_rate(view.ideal_rate, view.width, view.cluster.capacity, np.full(view.jobs, float(view.jobs)))
+    fastest = view.ideal_rate.max(axis=1, initial=0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         least_s = np.where(runs, to_go_s, np.inf).min(axis=1, initial=np.inf)
         ideal_s = (view.done / fastest + least_s) * fastest / alone  # j  T_id

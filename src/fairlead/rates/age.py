@@ -24,7 +24,7 @@ def expected_age_s(view: View) -> FloatArray:
     """j  expected run time without waiting."""
     assert view.total is not None, "the policy declares that it knows lengths"
     average = np.array([sum(widths) / len(widths) for widths in view.width_sets])[view.width_set]  # j  R_avg
-    age_s = expected_run_s(view.total, view.rate * (average / view.width)[:, None], view.cluster.capacity)
+    age_s = expected_run_s(view.total, view.ideal_rate * (average / view.width)[:, None], view.cluster.capacity)
     known = np.isfinite(age_s) & (age_s > 0)
     usual_s = float(np.median(age_s[known])) if known.any() else UNKNOWN_AGE_S
     return np.where(known, age_s, usual_s)

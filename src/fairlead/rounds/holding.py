@@ -10,6 +10,7 @@ import numpy as np
 from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.arrays import IntArray
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
+from fairlead.rounds.speeds import forget_spread, note_spread
 
 if TYPE_CHECKING:
     from fairlead.rounds.state import State
@@ -37,7 +38,9 @@ def occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float)
     state.leases[jobs] += 1
     state.held_type[jobs] = types
     state.held_gpus[jobs] = totals
-    state.held_nodes[jobs] = [len(spot) for spot in spots]
+    state.held_nodes[jobs] = nodes = [len(spot) for spot in spots]
+    if max(nodes) > 1:
+        note_spread(state, jobs.tolist())
     state.busy_gpus += sum(totals)
     state.since_s[jobs] = time_s
     state.running += len(jobs)
@@ -61,3 +64,4 @@ def release(state: State, jobs: IntArray, time_s: float) -> None:
     state.nodes.give_back([state.spots[j] for j in leaving])
     for j in leaving:
         state.spots[j] = NOWHERE
+        forget_spread(state, j)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Spot
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.arrays import IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
 from fairlead.policies.policy import Knows, Policy
 from fairlead.rates.spot import spot_rate
+from fairlead.rounds.speeds import alike_at_their_spots, rate_at_their_spots
 from fairlead.rounds.state import State
 
 _LENGTHS = frozenset({"total", "done"})
@@ -32,8 +33,9 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         if name in hidden:
             return None
         if name in _DERIVED:
-            return _DERIVED[name](state, active, now_s)
-        values = getattr(state, _OTHER_NAMES.get(name, name)).take(active, axis=0)
+            values = _DERIVED[name](state, active, now_s)
+        else:
+            values = getattr(state, _OTHER_NAMES.get(name, name)).take(active, axis=0)
         if name in _FIXED:
             values.flags.writeable = False
             fixed[name] = values
@@ -65,19 +67,25 @@ def look(state: State, policy: Policy, round_s: float) -> View:
     )
 
 
-# Columns of a job that stay what they are for life: they are gathered once while the same jobs are active.
+# Columns of a job that stay what they are for life, or until the state drops them because a job was spread or gathered: they
+# are gathered once while the same jobs are active.
 _FIXED = frozenset(
-    ("tenant", "model", "kind", "alike", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s", "rate")
+    (
+        *("tenant", "model", "kind", "alike", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s"),
+        *("ideal_rate", "rate"),
+    )
 )
-_OTHER_NAMES = {"rate": "best_rate", "held_since_s": "since_s"}  # in the state
+_OTHER_NAMES = {"ideal_rate": "best_rate", "held_since_s": "since_s"}  # in the state
 # Columns that the state does not hold as they are.
-_DERIVED: dict[str, Callable[[State, IntArray, float], FloatArray | BoolArray | None]] = {
+_DERIVED: dict[str, Callable[[State, IntArray, float], Any]] = {
     "attained_gpu_s": State.attained_at,
     "wait_s": lambda state, jobs, now_s: now_s - state.arrival_s.take(jobs) - state.ran_at(jobs, now_s),
     "done": State.done_at,
     "relative": State.relative_to_table,
     "relative_spread": State.relative_spread,
     "mixable": State.mixable_at,
+    "rate": rate_at_their_spots,
+    "alike": alike_at_their_spots,
 }
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lifecycle import ENDED
 from fairlead.rates.estimator import allowed_rates, mixable_types
+from fairlead.rates.spot import spot_rate
 from fairlead.rates.three_layer import Learns
 
 if TYPE_CHECKING:
@@ -46,6 +49,54 @@ def draw_up_again(state: State) -> None:
         else:
             draw_up_rates(state, j)
     state.draw_up_quotas()
+    state.spread_rate = {}
+    note_spread(state, [j for j, spot in enumerate(state.spots) if len(spot) > 1])
+
+
+def note_spread(state: State, jobs: Iterable[int]) -> None:
+    """Jobs that are slower on their spot than on the fewest nodes: policies see them at the speed that they have."""
+    for j in jobs:
+        t, spot = int(state.held_type[j]), state.spots[j]
+        if len(spot) > 1 and t >= 0 and state.held_gpus[j] == state.width[j]:
+            rate = spot_rate(partial(state.estimator.at, state.specs[j].model), spot, state.cluster.type_of)
+            if rate != state.best_rate[j, t]:
+                state.spread_rate[j] = rate
+                _look_again(state)
+
+
+def forget_spread(state: State, j: int) -> None:
+    if state.spread_rate.pop(j, None) is not None:
+        _look_again(state)
+
+
+def _look_again(state: State) -> None:
+    for name in ("rate", "alike"):
+        state.queue.fixed.pop(name, None)
+
+
+def rate_at_their_spots(state: State, jobs: IntArray, time_s: float) -> FloatArray:
+    """j,t  samples/s at the reference width: on the fewest nodes, but at the speed of its spot where a job is spread."""
+    rate = state.best_rate.take(jobs, axis=0)
+    if state.spread_rate:
+        spread, rows = _spread(state, jobs)
+        rate[rows, state.held_type[spread]] = [state.spread_rate[j] for j in spread.tolist()]
+    return rate
+
+
+def alike_at_their_spots(state: State, jobs: IntArray, time_s: float) -> IntArray:
+    """j  the same number for equal rates, width and weight; a spread job is like no other."""
+    alike = state.alike.take(jobs)
+    if state.spread_rate:
+        spread, rows = _spread(state, jobs)
+        alike[rows] = int(alike.max(initial=0)) + 1 + np.arange(len(spread))
+    return alike
+
+
+def _spread(state: State, jobs: IntArray) -> tuple[IntArray, IntArray]:
+    """Spread jobs among these, and their places."""
+    spread = np.array(sorted(state.spread_rate), dtype=np.int64)
+    spread = spread[np.isin(spread, jobs)]
+    return spread, np.searchsorted(jobs, spread)
 
 
 def _widened(rows: FloatArray, types: int) -> FloatArray:

@@ -28,7 +28,7 @@ from fairlead.rounds.labels import Labels
 from fairlead.rounds.nodes import Nodes
 from fairlead.rounds.queue import Queue
 from fairlead.rounds.serving import leave_served, serve
-from fairlead.rounds.speeds import draw_up_again, draw_up_rates, label_rates
+from fairlead.rounds.speeds import draw_up_again, draw_up_rates, label_rates, note_spread
 
 
 class State:
@@ -92,6 +92,7 @@ class State:
         self.type_speed = estimator.type_speed()  # t
         self.active = 0  # jobs that arrived, have not ended and are not held
         self.queue = Queue()
+        self.spread_rate: dict[int, float] = {}  # job -> samples/s on its spot, where that is less than it could make
         self.some_run_nowhere = False  # a job may be active for which no node has the GPUs
 
         # Integrals over time since the first arrival.
@@ -370,6 +371,7 @@ class State:
             self.labels.kind(spec)
             self.labels.width_set(spec)
             label_rates(self, j)
+        note_spread(self, (j for j, spot in enumerate(self.spots) if len(spot) > 1))
 
     def draw_up_quotas(self) -> None:
         self.quotas = quota_table(self._given_quotas, len(self.tenants), self.cluster.types)
