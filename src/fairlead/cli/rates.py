@@ -120,30 +120,38 @@ def learnt(
     output: Output = Format.table,
 ) -> None:
     """What a run has learnt of the speed of nodes, or of one job, and by which layer a rate is known."""
+    from dataclasses import asdict
+
     from fairlead.studies.speeds.learnt import learnt_of_job, learnt_of_nodes
 
     if not Path(journal).is_file():
         raise InputError("there is no such file", path=journal)
     if job is None:
-        found = learnt_of_nodes(Path(journal))
+        nodes = learnt_of_nodes(Path(journal))
         if output is Format.json:
-            print_json({"journal": journal, "nodes": found})
+            print_json({"journal": journal, "nodes": [asdict(node) for node in nodes]})
             return
-        rows = [[r["node"], r["type"], format_number(r["relative"], 3), str(r["jobs"])] for r in found]
+        rows = [[node.node, node.type, format_number(node.relative, 3), str(node.jobs)] for node in nodes]
         print_table("speed of nodes over the profile's", ["node", "type", "relative", "jobs seen"], rows, 2)
         return
-    told = learnt_of_job(Path(journal), job)
+    known = learnt_of_job(Path(journal), job)
     if output is Format.json:
-        print_json({"journal": journal, **told})
+        print_json({"journal": journal, **asdict(known)})
         return
-    rates = ("samples_per_s", "profile_samples_per_s")
     rows = [
-        [r["node"], r["type"], str(r["gpus"]), *(format_number(r[n], 4) for n in rates), r["layer"]]
-        for r in told["nodes"]
+        [
+            rate.node,
+            rate.type,
+            str(rate.gpus),
+            format_number(rate.samples_per_s, 4),
+            format_number(rate.profile_samples_per_s, 4),
+            rate.layer,
+        ]
+        for rate in known.nodes
     ]
     columns = ["node", "type", "GPUs", "samples/s", "by the profile", "known by"]
-    print_table(f"{job} ({told['model']}), expected on one node", columns, rows, 2)
-    spread = ", ".join(f"{type_} {value:.3f}" for type_, value in told["spread"].items())
+    print_table(f"{job} ({known.model}), expected on one node", columns, rows, 2)
+    spread = ", ".join(f"{type_} {value:.3f}" for type_, value in known.spread.items())
     print(f"over several nodes, times the slowest of them: {spread}")
 
 

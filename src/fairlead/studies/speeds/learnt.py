@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,35 @@ from fairlead.rounds.state import State
 from fairlead.studies.journals.folding import state_at
 
 
-def learnt_of_nodes(path: Path) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class LearntNode:
+    node: str
+    type: str
+    relative: float | None  # to the profile's speed of its type
+    jobs: int  # that it was learnt from
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedRate:
+    """Of a job on one node, with the layer of the estimator that knows it."""
+
+    node: str
+    type: str
+    gpus: int
+    samples_per_s: float
+    profile_samples_per_s: float
+    layer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LearntJob:
+    job: str
+    model: str
+    nodes: tuple[ExpectedRate, ...]
+    spread: Mapping[str, float]  # by type: the rate over several nodes / on the slowest of them alone
+
+
+def learnt_of_nodes(path: Path) -> list[LearntNode]:
     """Each node's speed over what the profile says of its type, for all jobs.
 
     None where no job ran on that node alone, or where the run kept no such number (it senses types or servers only).
@@ -21,17 +50,12 @@ def learnt_of_nodes(path: Path) -> list[dict[str, Any]]:
     state, learner = _folded(path)
     cluster = state.cluster
     return [
-        {
-            "node": name,
-            "type": cluster.types[cluster.node_type[node]],
-            "relative": learner.factor_of(node),
-            "jobs": learner.jobs_seen_on(node),
-        }
+        LearntNode(name, cluster.types[cluster.node_type[node]], learner.factor_of(node), learner.jobs_seen_on(node))
         for node, name in enumerate(cluster.nodes)
     ]
 
 
-def learnt_of_job(path: Path, id_: str) -> dict[str, Any]:
+def learnt_of_job(path: Path, id_: str) -> LearntJob:
     """The rate that is expected of a job on each node it may use, at its reference width or the whole node if that is less."""
     state, learner = _folded(path)
     if id_ not in state.position:
@@ -45,22 +69,17 @@ def learnt_of_job(path: Path, id_: str) -> dict[str, Any]:
         profile = learner.at(spec.model, t, gpus, 1)
         if state.best_rate[j, t] > 0 and profile > 0:
             nodes.append(
-                {
-                    "node": name,
-                    "type": cluster.types[t],
-                    "gpus": gpus,
-                    "samples_per_s": learner.predict(j, spec.model, ((node, gpus),)),
-                    "profile_samples_per_s": profile,
-                    "layer": learner.layer(j, node),
-                }
+                ExpectedRate(
+                    node=name,
+                    type=cluster.types[t],
+                    gpus=gpus,
+                    samples_per_s=learner.predict(j, spec.model, ((node, gpus),)),
+                    profile_samples_per_s=profile,
+                    layer=learner.layer(j, node),
+                )
             )
     spread = learner.spread(np.array([j]))[0]
-    return {
-        "job": id_,
-        "model": spec.model,
-        "nodes": nodes,
-        "spread": dict(zip(cluster.types, spread.tolist(), strict=True)),
-    }
+    return LearntJob(id_, spec.model, tuple(nodes), dict(zip(cluster.types, spread.tolist(), strict=True)))
 
 
 def _folded(path: Path) -> tuple[State, ThreeLayer]:
