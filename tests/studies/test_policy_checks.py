@@ -32,7 +32,7 @@ def failure(policy: AnyPolicy, examples: int = 30) -> CounterExample | None:
 def test_every_policy_keeps_the_rules_and_its_promises(policy: AnyPolicy) -> None:
     found = failure(policy, 5)
 
-    assert found is None, f"{found.rule}: {found.said}\n{found.world}"
+    assert found is None, f"{found.rule}: {found.complaint}\n{found.world}"
 
 
 def test_who_declares_more_is_asked_less() -> None:
@@ -122,7 +122,7 @@ def test_a_counter_example_is_small() -> None:
 
     assert found is not None
     assert found.world.count(" steps, ") == 1  # one job is enough
-    assert "never finish" in found.said or "still" in found.said
+    assert "never finish" in found.complaint or "still" in found.complaint
 
 
 def test_a_promise_that_is_not_kept_is_found() -> None:
@@ -132,7 +132,7 @@ def test_a_promise_that_is_not_kept_is_found() -> None:
     for policy, said in ((waste, "higher with nobody worse off"), (liars, "by claiming")):
         found = failure(policy, 10)
         assert found is not None
-        assert said in found.said
+        assert said in found.complaint
 
 
 def test_the_command_prints_what_to_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,9 @@ def check_policy(
     again = None if found is None else f"fairlead check-policy {policy} --example {found.example}"
     if output is Format.json:
         failure = (
-            None if found is None else {"rule": found.rule, "said": found.said, "world": found.world, "again": again}
+            None
+            if found is None
+            else {"rule": found.rule, "said": found.complaint, "world": found.world, "again": again}
         )
         print_json({"policy": chosen.name, "examples": len(which), "rules": rules, "failure": failure})
     elif found is None:
@@ -37,6 +39,12 @@ def check_policy(
             f"{chosen.name} keeps these rules in {len(which)} small worlds:", *(f"  {rule}" for rule in rules), sep="\n"
         )
     else:
-        print(f"{chosen.name} breaks a rule: {found.rule}", f"  {found.said}", found.world, f"again: {again}", sep="\n")
+        print(
+            f"{chosen.name} breaks a rule: {found.rule}",
+            f"  {found.complaint}",
+            found.world,
+            f"again: {again}",
+            sep="\n",
+        )
     if found is not None:
         raise typer.Exit(1)

@@ -26,7 +26,7 @@ LIES = 5  # random ones, besides those that are always tried
 
 @dataclass(frozen=True, slots=True)
 class BrokenPromise:
-    said: str
+    complaint: str
     world: str
 
 
@@ -40,14 +40,14 @@ def check_promises(policy: AnyPolicy, example: int) -> BrokenPromise | None:
     capacity = random.integers(1, 9, types).astype(np.float64)
     weight = random.choice((1.0, 1.0, 2.0), tenants)
     shares = divide(policy, speedup, capacity, weight)
-    said = _broken(policy, speedup, capacity, weight, shares, random)
-    if said is None:
+    complaint = _broken(policy, speedup, capacity, weight, shares, random)
+    if complaint is None:
         return None
     rows = [
         f"  tenant {u}: weight {weight[u]:g}, speedups {speedup[u].round(3).tolist()}, gets {shares[u].round(3).tolist()}"
         for u in range(tenants)
     ]
-    return BrokenPromise(said, "\n".join([f"GPUs: {dict(zip(GPUS, capacity.tolist(), strict=False))}", *rows]))
+    return BrokenPromise(complaint, "\n".join([f"GPUs: {dict(zip(GPUS, capacity.tolist(), strict=False))}", *rows]))
 
 
 def divide(policy: Policy, speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray:

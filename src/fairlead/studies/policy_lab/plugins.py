@@ -45,9 +45,9 @@ def refer(text: str) -> PolicyRef:
     path, _ = _split(text)
     if path is None:
         if text not in REGISTRY and text not in _installed():
-            said = did_you_mean(text, [*REGISTRY, *_installed()])
+            hint = did_you_mean(text, [*REGISTRY, *_installed()])
             raise InputError(
-                f'policy "{text}" is not known (`fairlead policies` lists all, your own is FILE.py:NAME); {said}'
+                f'policy "{text}" is not known (`fairlead policies` lists all, your own is FILE.py:NAME); {hint}'
             )
         return PolicyRef(text)
     try:

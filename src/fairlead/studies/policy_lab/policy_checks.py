@@ -38,7 +38,7 @@ class BrokenRuleError(AssertionError):
 class CounterExample:
     rule: str
     example: int
-    said: str
+    complaint: str
     world: str
 
 
@@ -50,14 +50,14 @@ def check_policy(
         if tell is not None:
             tell(done)
         for rule, check in rules_for(policy).items():
-            found = _try(check, make_world(policy, example))
-            if found is not None:
-                small, said = _shrink(check, make_world(policy, example), found)
-                yield CounterExample(rule, example, said, describe(small))
+            first = _try(check, make_world(policy, example))
+            if first is not None:
+                small, complaint = _shrink(check, make_world(policy, example), first)
+                yield CounterExample(rule, example, complaint, describe(small))
                 return
         broken = check_promises(policy, example)
         if broken is not None:
-            yield CounterExample("the promises that it declares", example, broken.said, broken.world)
+            yield CounterExample("the promises that it declares", example, broken.complaint, broken.world)
             return
         yield None
 
@@ -189,10 +189,10 @@ def _try(check: Callable[[Setup], None], setup: Setup) -> str | None:
     return None
 
 
-def _named(said: str, setup: Setup) -> str:
+def _named(complaint: str, setup: Setup) -> str:
     """Deciding knows jobs and nodes by number; the world that is printed has their names."""
     names = {"job": [job.id for job in setup.trace.jobs], "node": setup.cluster.nodes}
-    return re.sub(r"\b(job|node) (\d+)\b", lambda match: f"{match[1]} {names[match[1]][int(match[2])]}", said)
+    return re.sub(r"\b(job|node) (\d+)\b", lambda match: f"{match[1]} {names[match[1]][int(match[2])]}", complaint)
 
 
 def _hint(error: Exception, policy: AnyPolicy) -> str:
@@ -203,7 +203,7 @@ def _hint(error: Exception, policy: AnyPolicy) -> str:
     return "; lengths are hidden: declare knows=frozenset({Knows.LENGTHS}) to be shown view.total and view.done"
 
 
-def _shrink(check: Callable[[Setup], None], setup: Setup, said: str) -> tuple[Setup, str]:
+def _shrink(check: Callable[[Setup], None], setup: Setup, complaint: str) -> tuple[Setup, str]:
     """The smallest failing world that single steps lead to."""
     tries = count()
     going = True
@@ -211,12 +211,12 @@ def _shrink(check: Callable[[Setup], None], setup: Setup, said: str) -> tuple[Se
         going = False
         for other in smaller(setup):
             if next(tries) >= MOST_SHRINKS:
-                return setup, said
+                return setup, complaint
             found = _try(check, other) if other.trace.jobs else None
             if found is not None:
-                setup, said, going = other, found, True
+                setup, complaint, going = other, found, True
                 break
-    return setup, said
+    return setup, complaint
 
 
 def _need(holds: bool, complaint: str) -> None:
