@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.studies.compare.records import RunRecord, Timings, record_from_json
+from fairlead.studies.compare.run_records import RunRecord, Timings, record_from_json
 from fairlead.studies.compare.table import METRICS, best_of, rows_of
 from fairlead.studies.runs.summary import Summary
 from fairlead.studies.runs.timeline import Series

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.model.errors import InputError
 from fairlead.studies.runs.digest import code_digest
-from fairlead.studies.runs.pool import PoolProcess, run_in_processes
+from fairlead.studies.runs.process_pool import PoolProcess, run_in_processes
 from fairlead.studies.runs.store import Store
 
 

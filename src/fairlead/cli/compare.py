@@ -174,7 +174,7 @@ def executor_of(name: str, workers: int, address: str | None) -> Executor:
     from functools import partial
 
     if choose("--executor", name, EXECUTORS) == "processes":
-        from fairlead.studies.runs.pool import run_in_processes
+        from fairlead.studies.runs.process_pool import run_in_processes
 
         return partial(run_in_processes, workers=workers)
     from fairlead.studies.runs.ray_pool import check_ray, run_on_ray

@@ -22,7 +22,7 @@ def demo(
     """Compare the four systems and five baselines on the built-in mixed cluster and workload."""
     from fairlead.studies.compare.compare import compare
     from fairlead.studies.compare.demo import demo_request
-    from fairlead.studies.runs.pool import run_in_processes
+    from fairlead.studies.runs.process_pool import run_in_processes
 
     with steps("policies") as tell:
         execute = partial(run_in_processes, workers=workers or os.cpu_count() or 1)

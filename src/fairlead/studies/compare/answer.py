@@ -9,7 +9,7 @@ from typing import Any
 from fairlead.rates.three_layer import Sensing
 from fairlead.rounds.loop import Settings
 from fairlead.sim.truth import World
-from fairlead.studies.compare.records import RunRecord
+from fairlead.studies.compare.run_records import RunRecord
 
 KIND = "compare/1"
 

@@ -10,7 +10,7 @@ from typing import Any
 from fairlead.model.cluster import Cluster
 from fairlead.sim.loops import loop_for
 from fairlead.sim.truth import World
-from fairlead.studies.compare.records import KIND, RunRecord, StayColumns, Timings, record_from_json
+from fairlead.studies.compare.run_records import KIND, RunRecord, StayColumns, Timings, record_from_json
 from fairlead.studies.policy_lab.plugins import PolicyRef
 from fairlead.studies.runs.digest import code_digest
 from fairlead.studies.runs.simulate import Setup, simulate

@@ -17,11 +17,11 @@ from fairlead.studies.compare.answer import (
     FailedRun,
 )
 from fairlead.studies.compare.cases import Case, common_digest, find_record, keep_record, make_case, run_case
-from fairlead.studies.compare.records import RunRecord
+from fairlead.studies.compare.run_records import RunRecord
 from fairlead.studies.compare.table import METRICS, rows_of, tenants_of
 from fairlead.studies.compare.workloads import Workload
 from fairlead.studies.policy_lab.plugins import PolicyRef
-from fairlead.studies.runs.pool import Outcome
+from fairlead.studies.runs.process_pool import Outcome
 from fairlead.studies.runs.simulate import Setup, check_weights, doubts, without_impossible
 from fairlead.studies.runs.store import Store
 from fairlead.traces.formats import Trace

@@ -20,7 +20,7 @@ from fairlead.studies.compare.answer import (
     PolicyRow,
     TenantOutcome,
 )
-from fairlead.studies.compare.records import RunRecord
+from fairlead.studies.compare.run_records import RunRecord
 from fairlead.studies.runs.summary import TenantSummary
 from fairlead.traces.files import create_text
 

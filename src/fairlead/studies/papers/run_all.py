@@ -28,7 +28,7 @@ from fairlead.studies.papers.results import (
     new_results,
     scale_digest,
 )
-from fairlead.studies.runs.pool import Outcome, run_in_processes
+from fairlead.studies.runs.process_pool import Outcome, run_in_processes
 from fairlead.studies.runs.store import Store
 
 # What runs an experiment, and what puts it beside its paper.

@@ -22,7 +22,7 @@ from fairlead.sim.loops import loop_for
 from fairlead.studies.policy_lab.fairness_checks import check_promises
 from fairlead.studies.policy_lab.journal_checker import BadJournalError, check_journal
 from fairlead.studies.policy_lab.policy_worlds import describe, make_world, smaller
-from fairlead.studies.runs.pool import reason_of
+from fairlead.studies.runs.process_pool import reason_of
 from fairlead.studies.runs.simulate import Setup, simulate
 from fairlead.studies.runs.summary import summarise
 

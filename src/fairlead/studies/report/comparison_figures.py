@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.model.errors import InputError
 from fairlead.studies.compare.compare import Comparison
-from fairlead.studies.compare.records import RunRecord
+from fairlead.studies.compare.run_records import RunRecord
 from fairlead.studies.compare.wording import title_of
 from fairlead.studies.report import data
 from fairlead.studies.report.axes import log_range, log_ticks, tick_text

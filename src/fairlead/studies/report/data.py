@@ -12,7 +12,7 @@ import numpy as np
 from fairlead.model.cluster import Cluster
 from fairlead.studies.compare.answer import Cell
 from fairlead.studies.compare.compare import Comparison
-from fairlead.studies.compare.records import RunRecord, StayColumns
+from fairlead.studies.compare.run_records import RunRecord, StayColumns
 from fairlead.studies.report.axes import log_range
 from fairlead.studies.report.labels import Area, Spot, place_labels
 from fairlead.studies.report.style import Style, styles_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import fairlead
 from fairlead.model.errors import FairleadError, InputError
-from fairlead.studies.runs.pool import Outcome, R, T, attempt, reason_of
+from fairlead.studies.runs.process_pool import Outcome, R, T, attempt, reason_of
 
 MOST_WAITING = 4  # tasks handed to Ray per free CPU: enough to keep it busy, few enough to be interrupted
 
