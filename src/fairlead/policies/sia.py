@@ -82,7 +82,8 @@ def _choices(
     stays = (view.held_type[i] == types.kind[g]) & (view.held_gpus[i] == width)
     normalised = np.concatenate(goodput)  # c
     for c in np.flatnonzero(stays & (view.held_nodes[i] > 1)).tolist():
-        normalised[c] *= _slowed(view, int(i[c]))
+        # No less than the smallest configuration, or being spread would look worse than waiting, every round again.
+        normalised[c] = max(normalised[c] * _slowed(view, int(i[c])), 1.0)
     value = penalty - (normalised * np.where(stays, 1.0, moved[i])) ** power  # c
     better = value > 0
     return i[better], value[better], g[better], width[better]
