@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from checker import Checked, check_journal
 from fairlead.model.allocation import Grants, Level, Placement, Shares, Spot
+from fairlead.model.changes import Change, ChangeKind
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster, parse_short_form
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Arrived, NodeDown, Started, Stopped
@@ -234,6 +235,35 @@ def hidden_worlds(draw: st.DrawFn) -> World:
 
 
 @st.composite
+def cluster_changes(draw: st.DrawFn, cluster: Cluster) -> tuple[Change, ...]:
+    """Nodes join, leave, come back with other GPUs, and shrink; in the end all that were ever there are there again."""
+    sizes: dict[str, int] = dict(zip(cluster.nodes, cluster.node_gpus.tolist(), strict=True))  # 0 = has left
+    times = sorted(draw(st.lists(st.sampled_from((0.0, 50.0, 360.0, 400.5, 900.0, 2000.0)), max_size=5)))
+    changes = []
+    for i, time_s in enumerate(times):
+        node = draw(st.sampled_from([*sizes, f"new-{i}"]))
+        if not sizes.get(node):
+            changes.append(Change(time_s, ChangeKind.ADD, node, draw(node_groups())))
+            sizes[node] = changes[-1].group.gpus if changes[-1].group else 0
+        elif draw(st.booleans()):
+            changes.append(Change(time_s, ChangeKind.REMOVE, node))
+            sizes[node] = 0
+        else:
+            changes.append(Change(time_s, ChangeKind.USABLE, node, usable=draw(st.integers(0, sizes[node]))))
+    for node, size in sizes.items():
+        if size:
+            changes.append(Change(5000.0, ChangeKind.USABLE, node, usable=size))
+        else:
+            changes.append(Change(5000.0, ChangeKind.ADD, node, draw(node_groups())))
+    return tuple(changes) if times else ()
+
+
+def node_groups() -> st.SearchStrategy[NodeGroup]:
+    sizes, memories = st.integers(1, 4), st.sampled_from((None, 12.0, 32.0))
+    return st.builds(NodeGroup, st.just(1), st.sampled_from(GPUS), sizes, memories)
+
+
+@st.composite
 def setups(draw: st.DrawFn, policy: str | AnyPolicy, most: int = 10) -> Setup:
     """A world in which every job can run."""
     speeds, cluster = draw(profiles()), draw(clusters())
@@ -252,7 +282,11 @@ def setups(draw: st.DrawFn, policy: str | AnyPolicy, most: int = 10) -> Setup:
         when=draw(st.sampled_from(When)),
         min_run_s=draw(st.sampled_from((0.0, 0.0, 500.0))),
     )
-    return possible(made)
+    if not loop_for(made.policy).changes:
+        return possible(made)
+    made = replace(made, changes=draw(cluster_changes(cluster)))
+    at_last = possible(replace(made, cluster=made.clusters()[-1], changes=()))
+    return replace(made, trace=at_last.trace)
 
 
 def possible(made: Setup) -> Setup:

@@ -132,6 +132,19 @@ def test_a_drained_node_is_left_and_used_again(user: User) -> None:
     user.run("cancel", job)
 
 
+def test_a_node_is_added_used_and_removed(user: User) -> None:
+    user.run("nodes", "add", "extra", "--gpu", "p100", "--gpus", "2")
+    job = user.submit(user.endless(), resources={"accelerators": "P100:2"}, grace="1s")
+    user.until(job, "running")
+
+    assert "nodes drain extra" in user.run("nodes", "remove", "extra", code=1)
+    user.run("nodes", "remove", "extra", "--now")
+    user.until(job, "waiting")
+    wait_for(lambda: "extra" not in [node["name"] for node in user.json("nodes")["nodes"]], "the node to leave")
+    assert user.json("status")["gpus"]["p100"]["total"] == 0
+    user.run("cancel", job)
+
+
 def test_weights_and_quotas_are_set_and_shown(user: User) -> None:
     quota = {"type": "v100", "nominal": 2, "borrowing_limit": 1, "lending_limit": 1}
 

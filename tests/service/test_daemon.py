@@ -18,7 +18,7 @@ from fairlead.service.client import save_credentials
 from fairlead.service.process.daemon import ServiceOptions, serve
 from fairlead.service.process.scheduler import SchedulerOptions
 from fairlead.service.store.database import StoreError, open_writer
-from fairlead.service.store.directory import check_cluster, make, open_directory
+from fairlead.service.store.directory import make, open_directory, stored_header
 from fairlead.service.store.log import open_log
 from fairlead.service.store.tables import EVENTS
 from serving import header
@@ -96,7 +96,7 @@ def test_options_that_differ_from_the_first_start_are_said(
     with pytest.raises(InputError, match="another service"):
         serve(replace(options, restart_s=7.0))
     assert "--restart-cost is not as at the first start" in capsys.readouterr().err
-    stored = check_cluster(open_directory(options.state), replace(header(), restart_s=7.0))
+    stored = stored_header(open_directory(options.state))
     assert stored.restart_s is None
 
 

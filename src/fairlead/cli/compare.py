@@ -102,7 +102,7 @@ def compare(
         seeds=seeds_of(seeds),
         loads=loads_of(loads),
         workload=workload_of(trace, generate, profile, where, jobs, importing),
-        setup=rules.setup(where, Trace((), "", ""), profile, nobody),
+        setup=rules.setup(where, Trace((), "", ""), profile, nobody, aliases=importing.aliases()),
         skip_impossible=rules.skip_impossible,
     )
     found = run(request, running)

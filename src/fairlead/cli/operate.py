@@ -17,7 +17,7 @@ from fairlead.model.units import format_number
 from fairlead.service.client import Client, in_path, save_credentials
 
 tenants = typer.Typer(help="Weights and quotas of tenants.", no_args_is_help=False, invoke_without_command=True)
-nodes = typer.Typer(help="Nodes: list, drain, resume.", invoke_without_command=True)
+nodes = typer.Typer(help="Nodes: list, drain, resume, add, remove.", invoke_without_command=True)
 policy = typer.Typer(help="The policy that decides: show it, or switch to another.", invoke_without_command=True)
 token = typer.Typer(help="Tokens: who may do what.", no_args_is_help=True)
 
@@ -51,6 +51,29 @@ def drain(node: str, output: Output = Format.table) -> None:
 def resume(node: str, output: Output = Format.table) -> None:
     """Use a drained node again."""
     _told(Client.from_environment().post(f"/nodes/{in_path(node)}/resume"), output)
+
+
+@nodes.command("add")
+def add_node(
+    node: str,
+    gpu: Annotated[str, typer.Option(help="Type of its GPUs.", metavar="TYPE")],
+    gpus: Annotated[int, typer.Option(min=1, help="How many it has.")],
+    memory_gib: Annotated[float | None, typer.Option(help="Of one GPU, where it is not the usual one.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """Add a node to the cluster, or bring back one that was removed, perhaps with other GPUs."""
+    body = {"name": node, "gpu": gpu, "gpus": gpus, "memory_gib": memory_gib}
+    _told(Client.from_environment().post("/nodes", body), output)
+
+
+@nodes.command("remove")
+def remove_node(
+    node: str,
+    now: Annotated[bool, typer.Option("--now", help="Although jobs run on it: they are asked to leave.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Remove a node from the cluster. Drain it first, or its jobs have to leave at once with --now."""
+    _told(Client.from_environment().delete(f"/nodes/{in_path(node)}{'?now=true' if now else ''}"), output)
 
 
 # ---- tenants --------------------------------------------------------------------------------------------------------

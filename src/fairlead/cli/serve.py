@@ -37,16 +37,24 @@ def serve(
     throughputs: Throughputs = None,
     alias: Aliases = None,
     new_token: Annotated[bool, typer.Option("--new-token", help="Make another admin token.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what the cluster file would change, and start nothing.")
+    ] = False,
 ) -> None:
     """Run the scheduler for real: a durable service with a REST API, until a signal ends it. Jobs go on meanwhile."""
-    from fairlead.service.process.daemon import ServiceOptions
+    from fairlead.service.process.daemon import ServiceOptions, changes_at_start
     from fairlead.service.process.daemon import serve as run
     from fairlead.service.process.scheduler import SchedulerOptions
     from fairlead.traces.clusters import read_cluster
 
+    hardware = read_cluster(cluster, gpu_aliases(alias))
+    if check:
+        for line in changes_at_start(state, hardware) or ["nothing would change"]:
+            typer.echo(line)
+        return
     run(
         ServiceOptions(
-            cluster=read_cluster(cluster, gpu_aliases(alias)),
+            cluster=hardware,
             profile=open_profile(throughputs),
             state=state,
             host=host,

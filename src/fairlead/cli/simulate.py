@@ -83,6 +83,7 @@ def simulate(
         profile,
         chosen.with_parameters(parse_parameters(param or [], chosen.parameters)),
         seed,
+        importing.aliases(),
     )
     study.check_weights(setup)
     left, skipped = study.without_impossible(setup, skip=rules.skip_impossible)

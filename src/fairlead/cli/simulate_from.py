@@ -30,6 +30,7 @@ _WORLD = {
 }
 _FIXED = {
     "cluster": "--cluster",
+    "cluster_changes": "--cluster-changes",
     "restart_cost": "--restart-cost",
     "tenant_weight": "--tenant-weight",
     "sensing": "--sensing",

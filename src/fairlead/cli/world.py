@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,6 +71,14 @@ class Rules:
             metavar="DURATION",
         ),
     ] = "0"
+    cluster_changes: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-changes",
+            help="Nodes that join, leave or lend GPUs: CSV of time, change (add|remove|usable), node, gpu, gpus.",
+            metavar="FILE",
+        ),
+    ] = None
     placer: Annotated[
         str,
         typer.Option(
@@ -90,9 +99,18 @@ class Rules:
         False
     )
 
-    def setup(self, cluster: Cluster, trace: Trace, profile: Profile, policy: AnyPolicy, seed: int = 0) -> Setup:
+    def setup(
+        self,
+        cluster: Cluster,
+        trace: Trace,
+        profile: Profile,
+        policy: AnyPolicy,
+        seed: int = 0,
+        aliases: Mapping[str, str] | None = None,
+    ) -> Setup:
         from fairlead.rates.three_layer import Sensing
         from fairlead.studies.runs.simulate import Setup
+        from fairlead.traces.cluster_changes import read_changes
 
         return Setup(
             cluster=cluster,
@@ -104,6 +122,7 @@ class Rules:
             restart_s=None if self.restart_cost is None else parse_duration(self.restart_cost),
             tenant_weight=weights_of(self.tenant_weight),
             sensing=Sensing(choose("--sensing", self.sensing, Sensing)),
+            changes=() if self.cluster_changes is None else read_changes(self.cluster_changes, aliases),
         )
 
     def settings(self) -> Settings:

@@ -1,4 +1,4 @@
-"""Nodes that are drained, fall silent and come back, and GPUs of theirs that others use."""
+"""Nodes that join and leave, are drained, fall silent and come back, and GPUs of theirs that others use."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fairlead.engines.leases import Condition, Look
 from fairlead.engines.progress import kept
 from fairlead.engines.situation import Situation
 from fairlead.model import events as ev
+from fairlead.model.cluster import NodeGroup
 
 
 def note(s: Situation, look: Look) -> None:
@@ -19,14 +20,14 @@ def note(s: Situation, look: Look) -> None:
             s.silent.discard(node)
             bring_up(s, node)
     for node, gpus in look.usable.items():
-        n = _position(s, node)
+        n = s.outbox.node(node)
         if n is not None:
             _set_usable(s, n, gpus)
 
 
 def take_down(s: Situation, node: str) -> None:
     """Its jobs are lost to the loop at once, whereas their processes may still write a checkpoint if they can."""
-    n = _position(s, node)
+    n = s.outbox.node(node)
     if n is None or not s.outbox.node_up(n):
         return
     s.outbox.put(ev.NodeDown(s.now_s, n))
@@ -41,9 +42,26 @@ def take_down(s: Situation, node: str) -> None:
 
 
 def bring_up(s: Situation, node: str) -> None:
-    n = _position(s, node)
+    n = s.outbox.node(node)
     if n is not None and not s.outbox.node_up(n) and node not in s.drained | s.silent:
         s.outbox.put(ev.NodeUp(s.now_s, n))
+
+
+def join(s: Situation, node: str, group: NodeGroup) -> None:
+    if s.outbox.node(node) is None:
+        s.outbox.put(ev.NodeAdded(s.now_s, node, group.gpu, group.gpus, group.memory))
+        s.drained.discard(node)
+        s.silent.discard(node)
+
+
+def leave(s: Situation, node: str) -> None:
+    """What still writes a checkpoint there may end in peace: its GPUs are nobody's any more."""
+    n = s.outbox.node(node)
+    if n is not None:
+        take_down(s, node)
+        s.outbox.put(ev.NodeRemoved(s.now_s, n))
+        s.drained.discard(node)
+        s.silent.discard(node)
 
 
 def _give_up(s: Situation, node: str) -> None:
@@ -71,8 +89,3 @@ def _set_usable(s: Situation, n: int, gpus: int) -> None:
     ours = min(max(gpus, held), int(s.state.cluster.node_gpus[n]))
     if ours != s.outbox.usable(n):
         s.outbox.put(ev.NodeUsable(s.now_s, n, ours))
-
-
-def _position(s: Situation, node: str) -> int | None:
-    nodes = s.state.cluster.nodes
-    return nodes.index(node) if node in nodes else None

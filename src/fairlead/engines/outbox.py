@@ -16,7 +16,9 @@ from fairlead.model.events import (
     Finished,
     Held,
     Lost,
+    NodeAdded,
     NodeDown,
+    NodeRemoved,
     NodeUp,
     NodeUsable,
     Progress,
@@ -53,6 +55,8 @@ class Outbox:
         self._phase: dict[int, Phase] = {}
         self._node_up: dict[int, bool] = {}
         self._usable: dict[int, int] = {}
+        self._joined: dict[str, int] = {}
+        self._left: set[int] = set()
         self._kept: dict[int, float] = {}
 
     def clear_folded(self) -> None:
@@ -75,6 +79,10 @@ class Outbox:
             self._node_up[event.node] = isinstance(event, NodeUp)
         if isinstance(event, NodeUsable):
             self._usable[event.node] = event.gpus
+        if isinstance(event, NodeAdded):
+            self._join(event)
+        if isinstance(event, NodeRemoved):
+            self._left.add(event.node)
         if isinstance(event, Stopped | Lost | Held | Finished | Progress):
             self._kept.update(zip(event.jobs.tolist(), event.samples.tolist(), strict=True))
         step = _STEPS.get(type(event))
@@ -103,6 +111,23 @@ class Outbox:
     def keep(self, j: int, samples: float) -> None:
         """That many are safe; the next event of the job carries them."""
         self._kept[j] = samples
+
+    def _join(self, event: NodeAdded) -> None:
+        nodes = self._state.cluster.nodes
+        new = sum(n >= len(nodes) for n in self._joined.values())
+        n = nodes.index(event.name) if event.name in nodes else self._joined.get(event.name, len(nodes) + new)
+        self._joined[event.name] = n
+        self._left.discard(n)
+        self._node_up[n], self._usable[n] = True, event.gpus
+
+    def node(self, name: str) -> int | None:
+        """The position of a node that is part of the cluster, or will be."""
+        cluster = self._state.cluster
+        n = self._joined.get(name)
+        if n is None and name in cluster.nodes:
+            n = cluster.nodes.index(name)
+            n = n if cluster.node_gpus[n] else None
+        return None if n in self._left else n
 
     def node_up(self, node: int) -> bool:
         return self._node_up.get(node, bool(self._state.node_up[node]))

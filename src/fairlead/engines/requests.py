@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from fairlead.model.cluster import NodeGroup
 from fairlead.model.jobs import JobSpec
 from fairlead.model.quotas import Quota
 
@@ -76,6 +77,21 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class AddNode:
+    """The node joins, or comes back after it was removed, perhaps with other GPUs."""
+
+    node: str
+    group: NodeGroup
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """The node leaves at once; its jobs are lost to it as when it is drained."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetTenant:
     tenant: str
     weight: float
@@ -90,7 +106,7 @@ class SetPolicy:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-Request = Submit | Cancel | Hold | Release | Drain | Resume | SetTenant | SetPolicy
+Request = Submit | Cancel | Hold | Release | Drain | Resume | AddNode | RemoveNode | SetTenant | SetPolicy
 
 
 class Inbox(Protocol):

@@ -7,10 +7,12 @@ from dataclasses import replace
 from fairlead.engines import endings, nodes, starting
 from fairlead.engines.endings import one
 from fairlead.engines.requests import (
+    AddNode,
     Cancel,
     Drain,
     Hold,
     Release,
+    RemoveNode,
     Request,
     Resume,
     SetPolicy,
@@ -41,6 +43,10 @@ def take(s: Situation, request: Request) -> bool:
         case Resume(node):
             s.drained.discard(node)
             nodes.bring_up(s, node)
+        case AddNode(node, group):
+            nodes.join(s, node, group)
+        case RemoveNode(node):
+            nodes.leave(s, node)
         case SetTenant(tenant, weight, quotas):
             s.outbox.put(ev.TenantSet(s.now_s, tenant, weight, quotas))
         case SetPolicy(policy, parameters):

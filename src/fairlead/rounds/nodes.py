@@ -11,6 +11,9 @@ from fairlead.model.allocation import Spot
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.cluster import Cluster, NodeGroup, with_node, without_node
 from fairlead.model.errors import BrokenInvariantError
+from fairlead.model.events import NodeAdded, NodeDown, NodeRemoved, NodeUp, NodeUsable
+
+NodeEvent = NodeDown | NodeUp | NodeUsable | NodeAdded | NodeRemoved
 
 
 class Nodes:
@@ -26,9 +29,23 @@ class Nodes:
         self.usable: IntArray = cluster.node_gpus.copy()  # n  GPUs that are ours; jobs of others hold the rest
         self.free: IntArray = self.usable.copy()  # n  usable GPUs that no job holds, whether the node is up or not
         self.capacity: IntArray = cluster.capacity  # t  usable GPUs on nodes that are up
+        self.peak: IntArray = cluster.capacity  # t  the most GPUs that there ever were, up or down
         self.up_gpus = cluster.total_gpus  # usable GPUs on nodes that are up
         self.types: list[int] = cluster.node_type.tolist()  # n
         self.up.flags.writeable = False
+
+    def fold(self, event: NodeEvent) -> int:
+        """The node that the event is about."""
+        if isinstance(event, NodeAdded):
+            self.add(event.name, NodeGroup(1, event.gpu, event.gpus, event.memory_gib))
+            return self.cluster.nodes.index(event.name)
+        if isinstance(event, NodeRemoved):
+            self.remove(event.node)
+        elif isinstance(event, NodeUsable):
+            self.set_usable(event.node, event.gpus)
+        else:
+            self.set_up(event.node, up=isinstance(event, NodeUp))
+        return event.node
 
     def set_up(self, node: int, *, up: bool) -> None:
         if not self.cluster.node_gpus[node]:
@@ -81,9 +98,9 @@ class Nodes:
     def give_back(self, spots: Sequence[Spot]) -> None:
         self._add_free(spots, 1)
 
-    def restore(self, cluster: Cluster, up: BoolArray, usable: IntArray, free: IntArray) -> None:
+    def restore(self, cluster: Cluster, up: BoolArray, usable: IntArray, free: IntArray, peak: IntArray) -> None:
         """Take over what was stored."""
-        self.cluster, self.up, self.usable, self.free = cluster, up, usable, free
+        self.cluster, self.up, self.usable, self.free, self.peak = cluster, up, usable, free, peak
         self._count()
 
     def _add_free(self, spots: Sequence[Spot], sign: int) -> None:
@@ -92,6 +109,8 @@ class Nodes:
 
     def _count(self) -> None:
         self.types = self.cluster.node_type.tolist()
+        new = len(self.cluster.types) - len(self.peak)
+        self.peak = np.maximum(np.pad(self.peak, (0, new)), self.cluster.capacity)
         there = np.where(self.up, self.usable, 0)
         self.capacity = np.bincount(self.cluster.node_type, there, len(self.cluster.types)).astype(np.int64)
         self.up_gpus = int(there.sum())

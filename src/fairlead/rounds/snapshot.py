@@ -69,6 +69,7 @@ def dump(state: State) -> bytes:
         "fairlead": KIND,
         "cluster": _fingerprint(state.nodes.first),
         "cluster_now": cluster_to_json(state.cluster),
+        "peak": state.nodes.peak.tolist(),
         "numbers": {name: _plain(getattr(state, name)) for name in _NUMBERS},
         "jobs": [_spec_to_row(spec) for spec in state.specs],
         "spots": {j: spot for j, spot in enumerate(state.spots) if spot},
@@ -114,7 +115,8 @@ def load(body: bytes, cluster: Cluster, estimator: Estimator) -> State:
 def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, estimator: Estimator) -> State:
     now = cluster_from_json(facts["cluster_now"]) if "cluster_now" in facts else cluster
     state = State(cluster, estimator.for_cluster(now), facts["given_weight"])
-    state.nodes.restore(now, arrays["node_up"], arrays[_USABLE], arrays["node_free"])
+    peak = np.array(facts.get("peak", now.capacity), dtype=np.int64)
+    state.nodes.restore(now, arrays["node_up"], arrays[_USABLE], arrays["node_free"], peak)
     for name in facts["tenants"]:
         state._tenant(name)
     state.tenant_weight = facts["tenant_weight"]

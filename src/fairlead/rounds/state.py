@@ -14,7 +14,7 @@ import numpy as np
 from fairlead.model import events as ev
 from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-from fairlead.model.cluster import Cluster, NodeGroup
+from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.jobs import JobSpec
@@ -25,7 +25,7 @@ from fairlead.rates.three_layer import Learns
 from fairlead.rounds.columns import COLUMNS
 from fairlead.rounds.holding import occupy, release
 from fairlead.rounds.labels import Labels
-from fairlead.rounds.nodes import Nodes
+from fairlead.rounds.nodes import NodeEvent, Nodes
 from fairlead.rounds.queue import Queue
 from fairlead.rounds.serving import leave_served, serve
 from fairlead.rounds.speeds import draw_up_again, draw_up_rates, label_rates, note_spread
@@ -313,21 +313,11 @@ class State:
     def _policy_set(self, event: ev.PolicySet) -> None:
         pass
 
-    def _node_down(self, event: ev.NodeDown) -> None:
-        self.nodes.set_up(event.node, up=False)
+    def _node(self, event: NodeEvent) -> None:
+        self.nodes.fold(event)
 
-    def _node_up(self, event: ev.NodeUp) -> None:
-        self.nodes.set_up(event.node, up=True)
-
-    def _node_usable(self, event: ev.NodeUsable) -> None:
-        self.nodes.set_usable(event.node, event.gpus)
-
-    def _node_added(self, event: ev.NodeAdded) -> None:
-        self.nodes.add(event.name, NodeGroup(1, event.gpu, event.gpus, event.memory_gib))
-        draw_up_again(self)
-
-    def _node_removed(self, event: ev.NodeRemoved) -> None:
-        self.nodes.remove(event.node)
+    def _cluster(self, event: ev.NodeAdded | ev.NodeRemoved) -> None:
+        self.nodes.fold(event)
         draw_up_again(self)
 
     # ---- what the folds share -------------------------------------------------------------------------------------
@@ -403,9 +393,9 @@ _FOLD: dict[type, Callable[[State, Any], None]] = {
     ev.Released: State._back,
     ev.TenantSet: State._tenant_set,
     ev.PolicySet: State._policy_set,
-    ev.NodeDown: State._node_down,
-    ev.NodeUp: State._node_up,
-    ev.NodeUsable: State._node_usable,
-    ev.NodeAdded: State._node_added,
-    ev.NodeRemoved: State._node_removed,
+    ev.NodeDown: State._node,
+    ev.NodeUp: State._node,
+    ev.NodeUsable: State._node,
+    ev.NodeAdded: State._cluster,
+    ev.NodeRemoved: State._cluster,
 }

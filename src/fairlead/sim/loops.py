@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from fairlead.model.changes import Change
 from fairlead.policies.policy import AnyPolicy, Policy, TaskPolicy
 from fairlead.rounds.loop import Journal, Run, Settings, run
 from fairlead.rounds.state import State
@@ -25,6 +26,7 @@ class Stage:
     journal: Journal
     tick: Callable[[State], None] | None = None  # called after every decision, for progress bars
     switch_s: float | None = None  # cost of a switch between tasks; None = the part of a task that the settings name
+    changes: Sequence[Change] = ()  # of the cluster
 
 
 # Runs to the end of all jobs; also returns the GPU-seconds on which new models were measured.
@@ -39,18 +41,21 @@ class Loop:
     run: RunLoop
     faults: bool  # nodes may fail
     profiling: bool  # new models may be measured first
+    changes: bool  # nodes may join and leave
     places: bool  # jobs have nodes, so that they move between them and find them fast or slow
 
 
 def loop_for(policy: AnyPolicy) -> Loop:
     """Rounds, or single tasks."""
     if isinstance(policy, TaskPolicy):
-        return Loop("single tasks", partial(_run_tasks, policy), faults=False, profiling=False, places=False)
-    return Loop("rounds", partial(_run_rounds, policy), faults=True, profiling=True, places=True)
+        return Loop(
+            "single tasks", partial(_run_tasks, policy), faults=False, profiling=False, changes=False, places=False
+        )
+    return Loop("rounds", partial(_run_rounds, policy), faults=True, profiling=True, changes=True, places=True)
 
 
 def _run_rounds(policy: Policy, stage: Stage) -> tuple[Run, float]:
-    engine = SimEngine(stage.truth)
+    engine = SimEngine(stage.truth, stage.changes)
     done = run(engine, stage.state, policy, stage.settings, stage.journal, stage.tick)
     return done, engine.profiling.gpu_s
 

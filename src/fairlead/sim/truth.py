@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from fairlead.model.allocation import Spot
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Cluster, NodeGroup, with_node, without_node
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.random import stream
-from fairlead.rates.estimator import Estimator
+from fairlead.rates.estimator import Estimator, allowed_rates
 from fairlead.rates.spot import spot_rate
 from fairlead.rates.three_layer import Learns
 
@@ -68,6 +68,26 @@ class Truth:
         if self._learnt is not None:
             return self._learnt.predict(j, model, spot)
         return spot_rate(partial(self.rates.at, model), spot, self.cluster.type_of, self.factor)
+
+    def add_node(self, name: str, group: NodeGroup) -> None:
+        self._change_to(with_node(self.cluster, name, group))
+        for new in self.cluster.nodes[len(self.factor) :]:
+            low, high = self.world.server_factor
+            hidden = (
+                low if low == high else float(stream(self.world.seed, f"server factor of {new}").uniform(low, high))
+            )
+            self.factor.append(hidden)
+
+    def remove_node(self, node: int) -> None:
+        self._change_to(without_node(self.cluster, node))
+
+    def _change_to(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.rates = self.rates.for_cluster(cluster)
+
+    def runs_nowhere(self, j: int) -> bool:
+        """Whether the cluster as it is has no GPUs for the job."""
+        return not allowed_rates(self.jobs[j], self.cluster, self.rates).any()
 
     def declared(self) -> list[JobSpec]:
         """The jobs as their owners describe them, with the error in their lengths."""

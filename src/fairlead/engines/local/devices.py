@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fairlead.engines.local.nvml import Found
@@ -45,6 +46,38 @@ def choose_devices(cluster: Cluster, found: Found, *, emulate: bool = False) -> 
             )
         given |= {(node, slot): here.pop(0) for slot in range(gpus)}
     return Devices(given, False, f"{len(given)} real GPUs of this machine ({have})")
+
+
+class Slots(Mapping[tuple[str, int], int]):
+    """Numbers by (node, slot) of a cluster that may change: slots of nodes that join get numbers when they are asked for.
+
+    Behind them are GPUs of this machine that have no slot yet, or nothing where they are emulated.
+    """
+
+    def __init__(self, devices: Devices, found: Found, cluster: Callable[[], Cluster]) -> None:
+        self._numbers = dict(devices.numbers)
+        self._emulated, self._found, self._cluster = devices.emulated, found, cluster
+
+    def __getitem__(self, slot: tuple[str, int]) -> int:
+        if slot not in self._numbers:
+            taken = self._numbers.values()
+            numbers = itertools.count() if self._emulated else self._own(slot[0])
+            number = next((number for number in numbers if number not in taken), None)
+            if number is None:
+                raise InputError(f"this machine has no GPU left for slot {slot[1]} of node {slot[0]}; remove the node")
+            self._numbers[slot] = number
+        return self._numbers[slot]
+
+    def _own(self, node: str) -> Iterator[int]:
+        cluster = self._cluster()
+        gpu = cluster.gpu[cluster.type_of[cluster.nodes.index(node)]]
+        return (d.index for d in self._found.devices if chip_of(canonical_gpu(d.name)) == chip_of(gpu))
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
 
 def slots_as_devices(nodes: Sequence[str], gpus: Sequence[int]) -> dict[tuple[str, int], int]:

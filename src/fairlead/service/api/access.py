@@ -23,6 +23,8 @@ RULES: dict[tuple[str, str], frozenset[Role]] = {
     ("POST", "/v1/jobs/{id}/hold"): _CHANGES_JOBS,
     ("POST", "/v1/jobs/{id}/release"): _CHANGES_JOBS,
     ("GET", "/v1/nodes"): _ALL,
+    ("POST", "/v1/nodes"): _ADMIN,
+    ("DELETE", "/v1/nodes/{name}"): _ADMIN,
     ("POST", "/v1/nodes/{name}/drain"): _ADMIN,
     ("POST", "/v1/nodes/{name}/resume"): _ADMIN,
     ("GET", "/v1/tenants"): _ALL,

@@ -15,6 +15,7 @@ from fairlead.service.store.database import open_reader
 from fairlead.service.store.directory import StateDirectory
 from fairlead.service.store.log import header_of, read_records
 from fairlead.studies.fairness.journal_audit import RunAudit, audit_records
+from fairlead.studies.journals.folding import open_state
 
 
 async def audit_apart(directory: StateDirectory) -> Any:
@@ -35,7 +36,7 @@ def audit_log(directory: StateDirectory) -> RunAudit:
     connection = open_reader(directory.events)
     try:
         header = header_of(connection)
-        return audit_records(header, lambda: (record for _, record in read_records(connection, header)))
+        return audit_records(header, lambda: (record for _, record in read_records(connection, open_state(header))))
     finally:
         connection.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from fastapi import Depends, Request
 
 from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import Estimator
+from fairlead.rounds.journal import cluster_from_json
 from fairlead.service.api.access import allowed
 from fairlead.service.api.limits import Limits
 from fairlead.service.api.scheduler_state import SchedulerState
@@ -26,8 +28,8 @@ class ServiceContext:
     """The API process, less its web server."""
 
     directory: StateDirectory
-    cluster: Cluster
-    estimator: Estimator
+    first_cluster: Cluster  # of the first start
+    first_estimator: Estimator
     writer: Writer
     tokens: Tokens
     reads: Reads
@@ -36,6 +38,26 @@ class ServiceContext:
     patience_s: float = 2.0  # how long a change of the cluster waits to be taken before it is answered
     auditing: asyncio.Lock = field(default_factory=asyncio.Lock)  # one at a time: it costs a process
     streams: dict[str, int] = field(default_factory=dict)  # token -> open streams
+    hardware: dict[str, tuple[Cluster, Estimator]] = field(default_factory=dict)  # as last read
+
+    @property
+    def cluster(self) -> Cluster:
+        """As it is now."""
+        return self._hardware()[0]
+
+    @property
+    def estimator(self) -> Estimator:
+        return self._hardware()[1]
+
+    def _hardware(self) -> tuple[Cluster, Estimator]:
+        line = self.reads.cluster_line()
+        if line is None:
+            return self.first_cluster, self.first_estimator
+        if line not in self.hardware:
+            cluster = cluster_from_json(json.loads(line))
+            self.hardware.clear()
+            self.hardware[line] = (cluster, self.first_estimator.for_cluster(cluster))
+        return self.hardware[line]
 
     def still_valid(self, who: Token) -> bool:
         """For what goes on after its request was let in."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from fairlead.model.cluster import MOST_GPUS_PER_NODE
 from fairlead.model.public_job import PublicJob
 from fairlead.service.api.scheduler_state import SchedulerState
 from fairlead.service.jobfile import Name, seconds
@@ -76,6 +77,15 @@ class Status(_Answer):
     gpus: dict[str, GpuCounts]
     nodes_down: list[str]
     scheduler: SchedulerState
+
+
+class NewNode(_Body):
+    """`memory_gib` is that of one GPU; without it, the usual one of the type."""
+
+    name: str = Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    gpu: str = Field(max_length=63)
+    gpus: int = Field(ge=1, le=MOST_GPUS_PER_NODE)
+    memory_gib: float | None = Field(default=None, gt=0, le=1e5)
 
 
 class NodeList(_Answer):

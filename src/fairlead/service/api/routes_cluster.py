@@ -7,8 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from fairlead import __version__
-from fairlead.engines.requests import Drain, Request, Resume, SetPolicy, SetTenant
+from fairlead.engines.requests import AddNode, Drain, RemoveNode, Request, Resume, SetPolicy, SetTenant
+from fairlead.model.cluster import NodeGroup
 from fairlead.model.errors import InputError
+from fairlead.model.gpus import canonical_gpu
 from fairlead.model.quotas import Quota
 from fairlead.model.words import did_you_mean
 from fairlead.policies import TASK_POLICIES
@@ -20,6 +22,7 @@ from fairlead.service.api.documents import (
     DecisionPage,
     DecisionRecord,
     GpuCounts,
+    NewNode,
     NodeList,
     PolicyChoice,
     PolicyState,
@@ -52,7 +55,11 @@ def status(who: Who, service: What) -> Status:
         counts = gpus[node.type]
         counts.total += node.gpus
         counts.up += node.gpus if node.up else 0
-        counts.held += node.gpus - node.free
+    type_of = {node.name: node.type for node in nodes}
+    for _, spot in service.reads.held():
+        for name, count in spot.items():
+            if name in type_of:  # it may have joined between one look and the next
+                gpus[type_of[name]].held += count
     return Status(
         version=__version__,
         policy=service.reads.policy()[0],
@@ -66,6 +73,27 @@ def status(who: Who, service: What) -> Status:
 @router.get("/nodes")
 def list_nodes(who: Who, service: What) -> NodeList:
     return NodeList(nodes=service.reads.nodes())
+
+
+@router.post("/nodes", status_code=202)
+async def add_node(node: NewNode, who: Who, service: What) -> TakenRequest:
+    """A new node, or one that was removed, perhaps with other GPUs."""
+    group = NodeGroup(1, canonical_gpu(node.gpu), node.gpus, node.memory_gib)
+    if node.name in {row.name for row in service.reads.nodes()}:
+        hint = "remove it first to change its GPUs"
+        raise ApiError(409, "node_exists", f"the cluster has a node {node.name} already", hint)
+    return await _ask(service, who, AddNode(node.name, group), "node.add", node.name, node.model_dump())
+
+
+@router.delete("/nodes/{name}", status_code=202)
+async def remove_node(name: NodeName, who: Who, service: What, now: bool = False) -> TakenRequest:
+    """Refused while jobs hold GPUs of it: drain it first. With `now` they are asked to leave, as by a drain."""
+    on_it = service.reads.jobs_on(_known_node(service, name))
+    if on_it and not now:
+        some = ", ".join(on_it[:5]) + (f" and {len(on_it) - 5} more" if len(on_it) > 5 else "")
+        hint = f"drain it first with `fairlead nodes drain {name}`, or remove it with --now"
+        raise ApiError(409, "node_in_use", f"node {name} has running jobs: {some}", hint)
+    return await _ask(service, who, RemoveNode(name), "node.remove", name, {"now": now})
 
 
 @router.post("/nodes/{name}/drain", status_code=202)
@@ -167,7 +195,7 @@ def only_of(service: ServiceContext, record: dict[str, Any], tenant: str) -> dic
 
 
 def _known_node(service: ServiceContext, name: str) -> str:
-    if name not in service.cluster.nodes:
+    if name not in {row.name for row in service.reads.nodes()}:
         raise no_such("node", "of this name")
     return name
 

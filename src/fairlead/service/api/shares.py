@@ -55,5 +55,6 @@ def _held(
     for owner, spot in spots:
         row = held[owner]
         for node, count in spot.items():
-            row[type_of[node]] = row.get(type_of[node], 0) + count
+            if node in type_of:  # one that joined in between is not
+                row[type_of[node]] = row.get(type_of[node], 0) + count
     return held

@@ -7,8 +7,8 @@ import os
 import socket
 import sys
 import time
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,10 @@ from fairlead.service.client import CREDENTIALS, Client, credentials_path, save_
 from fairlead.service.live_policies import tried
 from fairlead.service.process.scheduler import ENGINES, SchedulerOptions, build_reader
 from fairlead.service.process.supervisor import Patience, Supervisor
-from fairlead.service.store import changes
+from fairlead.service.store import changes, request_queue
+from fairlead.service.store.cluster_file import difference, remember
 from fairlead.service.store.database import StoreError, open_writer
-from fairlead.service.store.directory import StateDirectory, check_cluster, is_new, make, open_directory
+from fairlead.service.store.directory import StateDirectory, is_new, make, open_directory, stored_header
 from fairlead.service.store.reads import Reads
 from fairlead.service.store.tables import REQUESTS
 from fairlead.service.store.tokens import Role, Token, Tokens, new_token
@@ -71,10 +72,29 @@ def serve(options: ServiceOptions) -> None:
         if is_new(directory):
             make(directory, header)
         else:
-            asked, header = header, check_cluster(directory, header)
+            asked, header = header, stored_header(directory)
             for option in _unlike(asked, header):
                 print(f"fairlead: {option} is not as at the first start and is left aside", file=sys.stderr, flush=True)
+            _change_cluster(options, directory, header)
         _run(options, directory, header, listening)
+
+
+def changes_at_start(state: Path, cluster: Cluster) -> list[str]:
+    """What a start with this cluster file would change, in words; nothing is written. Nothing where nothing was begun."""
+    directory = StateDirectory(state)
+    return list(difference(directory, stored_header(directory), cluster).lines) if directory.marker.exists() else []
+
+
+def _change_cluster(options: ServiceOptions, directory: StateDirectory, stored: Header) -> None:
+    """What the cluster file has and the one of the last start had not, or the other way round, is asked of the scheduler."""
+    found = difference(directory, stored, options.cluster)
+    for line in found.lines:
+        print(f"fairlead: the cluster changes: {line}", file=sys.stderr, flush=True)
+    if not found.requests:
+        return
+    with closing(open_writer(directory.requests, REQUESTS)) as connection:
+        request_queue.append_all(connection, "cluster file", found.requests)
+    remember(directory, options.cluster)
 
 
 def _run(options: ServiceOptions, directory: StateDirectory, header: Header, listening: socket.socket) -> None:
@@ -165,11 +185,10 @@ def _url(listening: socket.socket) -> str:
 
 
 def _header(options: ServiceOptions) -> Header:
-    profile = options.profile.restricted_to(options.profile.models, options.cluster.gpu)
     policy = find_round_policy(options.policy or DEFAULT_POLICY)
     return Header(
         cluster=options.cluster,
-        profile=profile,
+        profile=options.profile,  # of types that may join later, too
         restart_s=options.restart_s,
         policy=policy.name,
         parameters={},
@@ -181,8 +200,14 @@ def _header(options: ServiceOptions) -> Header:
 
 def _unlike(asked: Header, stored: Header) -> list[str]:
     """ServiceOptions that say something else than the state directory, which holds: its log was made with them."""
+    profiles = [
+        header_to_json(replace(one, profile=one.profile.restricted_to(one.profile.models, stored.cluster.gpu)))[
+            "profile"
+        ]
+        for one in (asked, stored)  # old headers hold the speeds of their first types only
+    ]
     told = {
-        "--throughputs": (header_to_json(asked)["profile"], header_to_json(stored)["profile"]),
+        "--throughputs": tuple(profiles),
         "--restart-cost": (asked.restart_s, stored.restart_s),
         "sensing": (asked.more.get("sensing"), stored.more.get("sensing")),
     }

@@ -10,29 +10,29 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fairlead.engines.live import LiveEngine
-from fairlead.engines.local.devices import choose_devices
+from fairlead.engines.local.devices import Slots, choose_devices
 from fairlead.engines.local.files import LocalReader
 from fairlead.engines.local.nvml import detect
 from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.pretend.runner import PretendReader, PretendRunner
 from fairlead.engines.runner import LeaseReader, Runner
-from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import FairleadError
 from fairlead.model.events import Event, PolicySet
 from fairlead.model.words import choose
-from fairlead.rates.estimator import Estimator
 from fairlead.rounds.loop import Settings, When, run
+from fairlead.rounds.state import State
 from fairlead.service.live_policies import UnusablePolicyError, usable
 from fairlead.service.store import request_queue
 from fairlead.service.store.database import DiskFullError, disk_full_raised, open_reader, open_writer
 from fairlead.service.store.directory import StateDirectory
-from fairlead.service.store.log import Log, header_of, open_log
+from fairlead.service.store.log import Log, open_log
 from fairlead.service.store.tables import EVENTS
 
 REFUSED = 3  # exit code: starting again would not help
@@ -118,10 +118,9 @@ def serve(directory: StateDirectory, plan: SchedulerOptions) -> None:
     inbox = request_queue.StoredInbox(
         asked, log, request_queue.unanswered(asked, log.taken, log.state), sys.stdin.fileno()
     )
-    header = header_of(connection)
     engine = LiveEngine(
         log.state,
-        build_runner(plan, directory, header.cluster, log.state.estimator),
+        build_runner(plan, directory, log.state),
         inbox,
         lambda job: request_queue.command_of(asked, job),
         time.time,
@@ -169,13 +168,33 @@ def _fall_back(log: Log, failed: list[tuple[str, dict[str, Any]]], error: Unusab
     raise error
 
 
-def build_runner(plan: SchedulerOptions, directory: StateDirectory, cluster: Cluster, estimator: Estimator) -> Runner:
+def build_runner(plan: SchedulerOptions, directory: StateDirectory, state: State) -> Runner:
     if choose("engine", plan.engine, ENGINES) == "pretend":
         return PretendRunner(_pretended(directory))
-    devices = choose_devices(cluster, detect(), emulate=plan.emulate)
-    speed = dict(zip(cluster.types, estimator.type_speed().tolist(), strict=True))
-    pace = {type_: value or 1.0 for type_, value in speed.items()} if devices.emulated else None
-    return LocalRunner(directory.path, devices.numbers, pace=pace, user=plan.user)
+    machine = detect()
+    devices = choose_devices(state.cluster, machine, emulate=plan.emulate)
+    slots = Slots(devices, machine, lambda: state.cluster)
+    return LocalRunner(directory.path, slots, pace=_Pace(state) if devices.emulated else None, user=plan.user)
+
+
+class _Pace(Mapping[str, float]):
+    """How fast each type is, the fastest 1, in the cluster as it is now."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __getitem__(self, type_: str) -> float:
+        return self._speeds()[type_]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._speeds())
+
+    def __len__(self) -> int:
+        return len(self._speeds())
+
+    def _speeds(self) -> dict[str, float]:
+        pairs = zip(self._state.cluster.types, self._state.type_speed.tolist(), strict=True)
+        return {type_: speed or 1.0 for type_, speed in pairs}
 
 
 def build_reader(plan: SchedulerOptions, directory: StateDirectory) -> LeaseReader:

@@ -3,6 +3,7 @@
 state.json      says that both files were made whole; written last
 requests.db     what was asked, tokens, audit; the API writes it
 events.db       what happened and was decided; the scheduler writes it
+cluster.json    the cluster file of the last start, once it was not the first one's
 leases/         one directory per placement of a job
 *.lock          held for as long as the process lives
 """
@@ -44,6 +45,10 @@ class StateDirectory:
     @property
     def leases(self) -> Path:
         return self.path / "leases"
+
+    @property
+    def cluster_file(self) -> Path:
+        return self.path / "cluster.json"
 
     @property
     def marker(self) -> Path:
@@ -134,28 +139,21 @@ def read_directory(path: Path) -> tuple[Header, State]:
         raise StoreError(f"{directory.events} cannot be read ({type(error).__name__}: {error})") from None
 
 
-def check_cluster(directory: StateDirectory, header: Header) -> Header:
-    """The stored header, which holds. Positions of nodes stand in the log: the cluster of a state directory stays as it is."""
+def stored_header(directory: StateDirectory) -> Header:
+    """Of the first start; it holds, because the log was made with it."""
     connection = open_reader(directory.events)
     try:
-        stored = log.header_of(connection)
+        return log.header_of(connection)
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{directory.events} cannot be read ({type(error).__name__}: {error}); nothing was changed: restore a backup"
         ) from None
     finally:
         connection.close()
-    differences = unlike(stored.cluster, header.cluster)
-    if differences:
-        raise StoreError(
-            f"{directory.path} was made for another cluster ({'; '.join(differences)}); start with the old cluster file, "
-            "or with a new --state directory"
-        )
-    return stored
 
 
 def unlike(before: Cluster, now: Cluster) -> list[str]:
-    """In which GPU types and nodes two clusters differ, in words; nothing where a log of the one fits the other."""
+    """In which GPU types and nodes two clusters differ, in words; nothing where they do not."""
     had, has = (dict(zip(c.types, c.capacity.tolist(), strict=True)) for c in (before, now))
     said = [
         f"{type_}: {had.get(type_, 0)} GPUs then, {has.get(type_, 0)} now"
@@ -167,8 +165,6 @@ def unlike(before: Cluster, now: Cluster) -> list[str]:
     said += _named("nodes only now", [name for name in new if name not in old])
     both = [name for name in old if name in new and old[name] != new[name]]
     said += _named("other nodes", [f"{name} ({old[name]} then, {new[name]} now)" for name in both])
-    if not said and (list(old) != list(new) or before.types != now.types):
-        said = ["the same nodes in another order"]
     return said
 
 

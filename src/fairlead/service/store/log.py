@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from fairlead.model import events as ev
+from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
-from fairlead.rounds.journal import Header, header_from_json, header_to_json
+from fairlead.rounds.journal import Header, cluster_from_json, cluster_to_json, header_from_json, header_to_json
 from fairlead.rounds.records import Record, Records, to_line
 from fairlead.rounds.snapshot import dump, load
 from fairlead.rounds.state import State
@@ -51,6 +52,7 @@ class Log:
         self.policy = policy_of(connection)  # name and parameters
         self._free = np.full(len(state.cluster.nodes), -1)  # n  as the table says
         self._up = np.zeros(len(state.cluster.nodes), dtype=np.bool_)  # n
+        self._cluster: Cluster | None = None  # as the table says; None: nobody has looked
 
     def event(self, event: ev.Event) -> None:
         self._add(event)
@@ -128,11 +130,23 @@ class Log:
             connection.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?)", (event.tenant, event.weight, quotas))
         if self._policy is not None:
             _set_fact(connection, "policy", _policy_line(self._policy.policy, self._policy.parameters))
+        if self._cluster is not state.cluster:
+            self._project_cluster(connection)
         changed = np.flatnonzero((self._free != state.node_free) | (self._up != state.node_up)).tolist()
         rows = ((int(state.node_free[n]), bool(state.node_up[n]), n) for n in changed)
         connection.executemany("UPDATE nodes SET free = ?, up = ? WHERE position = ?", rows)
         self._free, self._up = state.node_free.copy(), state.node_up.copy()
         _set_fact(connection, "projected", self._seq)
+
+    def _project_cluster(self, connection: sqlite3.Connection) -> None:
+        """All nodes again, whatever changed: it is rare."""
+        cluster = self._cluster = self.state.cluster
+        _set_fact(connection, "cluster", to_line(cluster_to_json(cluster)))
+        for n, name in enumerate(cluster.nodes):
+            row = (n, name, cluster.types[cluster.type_of[n]], int(cluster.node_gpus[n]), 0, False)
+            connection.execute("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._free = np.full(len(cluster.nodes), -1)
+        self._up = np.zeros(len(cluster.nodes), dtype=np.bool_)
 
 
 def found(connection: sqlite3.Connection, header: Header) -> None:
@@ -161,6 +175,12 @@ def header_of(connection: sqlite3.Connection) -> Header:
     return header_from_json(json.loads(line))
 
 
+def cluster_of(connection: sqlite3.Connection) -> Cluster:
+    """As it is now."""
+    line = fact(connection, "cluster")
+    return header_of(connection).cluster if line is None else cluster_from_json(json.loads(line))
+
+
 def policy_of(connection: sqlite3.Connection) -> tuple[str, dict[str, Any]]:
     """Name and parameters of the policy that decides."""
     said = json.loads(fact(connection, "policy"))
@@ -175,7 +195,7 @@ def open_log(connection: sqlite3.Connection) -> Log:
     for seq, state in _beginnings(connection, header):
         log = Log(connection, state, last, taken, seq)
         try:
-            for number, record in read_records(connection, header, after=seq, ids=(spec.id for spec in state.specs)):
+            for number, record in read_records(connection, state, after=seq):
                 if number > projected:
                     log.touch(record)
                 state.fold(record)
@@ -183,7 +203,7 @@ def open_log(connection: sqlite3.Connection) -> Log:
             raise StoreError(
                 f"the log of events contradicts itself ({error}); nothing was changed: restore a backup of the state directory"
             ) from None
-        log._records = Records(header.cluster, (spec.id for spec in state.specs))
+        log._records = Records(state.cluster, (spec.id for spec in state.specs))
         return log
     raise AssertionError("the empty state is always a beginning")
 
@@ -193,16 +213,14 @@ def read_state(connection: sqlite3.Connection) -> tuple[Header, State]:
     header = header_of(connection)
     name, parameters = policy_of(connection)
     seq, state = next(_beginnings(connection, header))
-    for _, record in read_records(connection, header, after=seq, ids=(spec.id for spec in state.specs)):
+    for _, record in read_records(connection, state, after=seq):
         state.fold(record)
     return replace(header, policy=name, parameters=parameters), state
 
 
-def read_records(
-    connection: sqlite3.Connection, header: Header, after: int = 0, ids: Iterable[str] = ()
-) -> Iterator[tuple[int, Record]]:
-    """(number, record) of everything after `after`; `ids` are the jobs that had arrived by then."""
-    records, expected = Records(header.cluster, ids), after
+def read_records(connection: sqlite3.Connection, then: State, after: int = 0) -> Iterator[tuple[int, Record]]:
+    """(number, record) of everything after `after`; `then` is the state after that one: its jobs and nodes are known."""
+    records, expected = Records(then.cluster, [spec.id for spec in then.specs]), after
     for seq, line in connection.execute("SELECT seq, record FROM log WHERE seq > ? ORDER BY seq", (after,)):
         expected += 1
         try:

@@ -90,8 +90,18 @@ class Reads:
     # ---- cluster ------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[NodeRow]:
-        rows = self.rows("SELECT name, type, gpus, free, up FROM events.nodes ORDER BY position")
+        rows = self.rows("SELECT name, type, gpus, free, up FROM events.nodes WHERE gpus > 0 ORDER BY position")
         return [NodeRow(name, type_, gpus, free, bool(up)) for name, type_, gpus, free, up in rows]
+
+    def cluster_line(self) -> str | None:
+        """The cluster as it is now; None: as at the first start."""
+        rows = self.rows("SELECT value FROM events.facts WHERE name = 'cluster'")
+        return rows[0][0] if rows else None
+
+    def jobs_on(self, node: str) -> list[str]:
+        """Ids of jobs that hold GPUs of the node."""
+        rows = self.rows("SELECT id, spot FROM events.jobs WHERE gpus > 0 ORDER BY position")
+        return [row["id"] for row in rows if node in json.loads(row["spot"])]
 
     def tenants(self) -> dict[str, TenantTerms]:
         """All tenants for which a weight or quotas were set, and all that ever submitted a job."""

@@ -8,21 +8,25 @@ import os
 import select
 import sqlite3
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fairlead.engines.requests import (
+    AddNode,
     Cancel,
     Command,
     Drain,
     Hold,
     Release,
+    RemoveNode,
     Request,
     Resume,
     SetPolicy,
     SetTenant,
     Submit,
 )
+from fairlead.model.cluster import NodeGroup
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import ENDED, Phase
@@ -52,6 +56,14 @@ def append(connection: sqlite3.Connection, actor: str, request: Request) -> int:
         (time.time(), actor, kind, target, to_line(body)),
     )
     return _id(cursor)
+
+
+def append_all(connection: sqlite3.Connection, actor: str, requests: Iterable[Request]) -> None:
+    """All of them or none."""
+    connection.execute("BEGIN IMMEDIATE")
+    for request in requests:
+        append(connection, actor, request)
+    connection.execute("COMMIT")
 
 
 def submit(connection: sqlite3.Connection, actor: str, submission: Submission) -> str:
@@ -118,7 +130,8 @@ def unanswered(connection: sqlite3.Connection, taken: int, state: State) -> list
 def drained(connection: sqlite3.Connection, taken: int) -> list[str]:
     """Nodes that an operator took out of service, and has not put back."""
     rows = connection.execute(
-        "SELECT kind, target, max(number) FROM requests WHERE kind IN ('drain', 'resume') AND number <= ? GROUP BY target",
+        "SELECT kind, target, max(number) FROM requests WHERE kind IN ('drain', 'resume', 'add_node', 'remove_node') "
+        "AND number <= ? GROUP BY target",
         (taken,),
     )
     return [target for kind, target, _ in rows if kind == "drain"]
@@ -163,13 +176,17 @@ class StoredInbox:
 
 
 _PLAIN: dict[str, type[Cancel | Hold | Release]] = {"cancel": Cancel, "hold": Hold, "release": Release}
-_NODES: dict[str, type[Drain | Resume]] = {"drain": Drain, "resume": Resume}
+_NODES: dict[str, type[Drain | Resume | RemoveNode]] = {"drain": Drain, "resume": Resume, "remove_node": RemoveNode}
 
 
 def _to_row(request: Request) -> tuple[str, str, dict[str, Any]]:
     match request:
         case Cancel(target) | Hold(target) | Release(target) | Drain(target) | Resume(target):
             return type(request).__name__.lower(), target, {}
+        case AddNode(node, group):
+            return "add_node", node, {"gpu": group.gpu, "gpus": group.gpus, "memory_gib": group.memory}
+        case RemoveNode(node):
+            return "remove_node", node, {}
         case SetTenant(tenant, weight, quotas):
             return "tenant", tenant, {"weight": weight, "quotas": [asdict(quota) for quota in quotas]}
         case SetPolicy(policy, parameters):
@@ -186,6 +203,8 @@ def _from_row(kind: str, target: str, body: str, spec: str | None, command: str 
     if kind == "tenant":
         terms = json.loads(body)
         return SetTenant(target, terms["weight"], tuple(Quota(**quota) for quota in terms["quotas"]))
+    if kind == "add_node":
+        return AddNode(target, NodeGroup(1, **json.loads(body)))
     if kind == "policy":
         return SetPolicy(target, json.loads(body))
     return _PLAIN[kind](target) if kind in _PLAIN else _NODES[kind](target)

@@ -11,11 +11,24 @@ import numpy as np
 
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.changes import Change
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
-from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, Progress, Started, Stopped
+from fairlead.model.events import (
+    Arrived,
+    Event,
+    Finished,
+    Lost,
+    NodeAdded,
+    NodeDown,
+    NodeUsable,
+    Progress,
+    Started,
+    Stopped,
+)
 from fairlead.model.lifecycle import Phase
 from fairlead.rounds.state import State
+from fairlead.sim.rounds.changes import Changes
 from fairlead.sim.rounds.faults import Faults
 from fairlead.sim.rounds.profiling import in_the_way, plan
 from fairlead.sim.truth import Truth
@@ -35,8 +48,11 @@ class _Running(NamedTuple):
 class SimEngine:
     """Jobs are known by position: the order in which they arrive, which is the order of the trace."""
 
-    def __init__(self, truth: Truth) -> None:
+    def __init__(self, truth: Truth, changes: Sequence[Change] = ()) -> None:
         self._truth = truth
+        self._changes = Changes(changes)
+        self._down: set[int] = set()
+        self._stranded = 0  # jobs that will never run on the cluster that is left after the last change
         self._now_s = 0.0
         self._declared = truth.declared()
         self._total = list(truth.total)  # j  samples
@@ -49,6 +65,7 @@ class SimEngine:
         self._paused: list[tuple[float, int]] = []  # heap: (when the job goes on, job)
 
         self._done = [0.0] * len(truth.jobs)  # j  samples, when it last started
+        self._is_over = [False] * len(truth.jobs)  # j
         self._ran: set[int] = set()  # jobs that have run before, so a start restores a checkpoint
         self._running: dict[int, _Running] = {}
         self._finishing: list[tuple[float, int]] = []  # heap; entries that `_running` does not confirm are stale
@@ -68,7 +85,11 @@ class SimEngine:
         engine, world = cls(truth), truth.world
         engine._now_s, engine._arrived = state.now_s, state.jobs
         engine._faults = Faults(len(truth.cluster.nodes), world.mtbf_s, world.repair_s, world.seed, faults_since_s)
+        gone = np.flatnonzero(state.cluster.node_gpus == 0).tolist()
+        for node in gone:
+            engine._faults.leave(node)
         engine._faults.skip_to(state.now_s, state.node_up)
+        engine._down = set(np.flatnonzero(~state.node_up).tolist()) - set(gone)
         engine._done[: state.jobs] = state.done[: state.jobs].tolist()
         engine._ran.update(np.flatnonzero(~np.isnan(state.first_start_s[: state.jobs])).tolist())
         engine._ended = state.ended + _never_run(state)
@@ -87,7 +108,7 @@ class SimEngine:
     def wait(self, until_s: float) -> list[Event]:
         """Events of the next instant and kind, each by position.
 
-        Completions come before faults, these before jobs that pause for a trial or go on, these before arrivals.
+        Completions come before changes of the cluster, these before faults, these before jobs that pause for a trial or go on, these before arrivals.
         """
         if self._answers:
             answers, self._answers = self._answers, []
@@ -95,16 +116,19 @@ class SimEngine:
         jobs = self._truth.jobs
         while True:
             finish_s = self._next_finish_s()
-            fault_s = self._faults.next_s if self._ended < len(jobs) else math.inf
+            goes_on = self._ended + self._stranded < len(jobs)
+            fault_s, change_s = (self._faults.next_s, self._changes.next_s) if goes_on else (math.inf, math.inf)
             trial_s = self._next_trial_s()
             arrival_s = self.profiling.ready_s[self._arrived] if self._arrived < len(jobs) else math.inf
-            next_s = min(finish_s, fault_s, trial_s, arrival_s)
+            next_s = min(finish_s, change_s, fault_s, trial_s, arrival_s)
             if next_s > until_s or next_s == math.inf:
                 self._now_s = until_s if until_s < math.inf else self._now_s
                 return []
             self._now_s = next_s
             if finish_s == next_s:
                 return [self._finish()]
+            if change_s == next_s:
+                return self._change()
             if fault_s == next_s:
                 return self._fault()
             if trial_s != next_s:
@@ -203,23 +227,59 @@ class SimEngine:
         while self._next_finish_s() == self._now_s:
             ending.add(heapq.heappop(self._finishing)[1])
         self._ended += len(ending)
+        for j in ending:
+            self._is_over[j] = True
         jobs = np.array(sorted(ending), dtype=np.int64)
         return Finished(self._now_s, jobs, self._leave(jobs, [self._total[j] for j in jobs.tolist()]))
 
     def _fault(self) -> list[Event]:
         fault = self._faults.pop()
         if not isinstance(fault, NodeDown):
+            self._down.discard(fault.node)
             return [fault]
+        self._down.add(fault.node)
         lost = self._lost_on(frozenset((fault.node,)))
         return [fault] if lost is None else [fault, lost]
+
+    def _change(self) -> list[Event]:
+        """A node that leaves goes down first, so that its jobs are lost as in a failure."""
+        change = self._changes.pop(self._truth)
+        events: list[Event] = []
+        if isinstance(change, NodeAdded):
+            self._faults.join(self._truth.cluster.nodes.index(change.name), self._now_s)
+        elif isinstance(change, NodeUsable):
+            events += self._make_room(change.node, change.gpus)
+        else:
+            self._faults.leave(change.node)
+            if change.node not in self._down:
+                lost = self._lost_on(frozenset((change.node,)))
+                events += [NodeDown(self._now_s, change.node), *([lost] if lost else ())]
+            self._down.discard(change.node)
+        if self._changes.next_s == math.inf:
+            self._stranded = sum(
+                self._truth.runs_nowhere(j) for j in range(len(self._truth.jobs)) if not self._is_over[j]
+            )
+        return [*events, change]
+
+    def _make_room(self, node: int, gpus: int) -> list[Event]:
+        """Jobs are lost, the last to start first, until the others hold no more than this many GPUs of the node."""
+        on_it = {j: dict(run.spot)[node] for j, run in self._running.items() if node in dict(run.spot)}
+        leaving: list[int] = []
+        for j in reversed(on_it):
+            if sum(on_it.values()) - sum(on_it[left] for left in leaving) > gpus:
+                leaving.append(j)
+        return [self._lost(sorted(leaving))] if leaving else []
 
     def _lost_on(self, down: frozenset[int]) -> Lost | None:
         """Jobs on these nodes lose all since their last checkpoint."""
         on_it = [j for j, run in sorted(self._running.items()) if any(node in down for node, _ in run.spot)]
         if not on_it:
             return None
-        kept = [self._saved(j) for j in on_it]
-        jobs = np.array(on_it, dtype=np.int64)
+        return self._lost(on_it)
+
+    def _lost(self, leaving: list[int]) -> Lost:
+        kept = [self._saved(j) for j in leaving]
+        jobs = np.array(leaving, dtype=np.int64)
         return Lost(self._now_s, jobs, self._leave(jobs, kept))
 
     def _next_trial_s(self) -> float:

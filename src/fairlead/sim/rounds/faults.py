@@ -44,6 +44,14 @@ class Faults:
         heapq.heapreplace(self._turns, _Turn(turn.time_s + stays_s, turn.node, not turn.up))
         return NodeUp(turn.time_s, turn.node) if turn.up else NodeDown(turn.time_s, turn.node)
 
+    def join(self, node: int, now_s: float) -> None:
+        if self._mtbf_s > 0:
+            heapq.heappush(self._turns, _Turn(now_s + self._random.exponential(self._mtbf_s), node, up=False))
+
+    def leave(self, node: int) -> None:
+        self._turns = [turn for turn in self._turns if turn.node != node]
+        heapq.heapify(self._turns)
+
     def skip_to(self, now_s: float, node_up: BoolArray) -> None:
         """Leave out all turns up to `now_s`; `node_up` (n) shows which turns of that very instant have happened.
 

@@ -120,13 +120,14 @@ def common_digest(setup: Setup) -> str:
     for job in setup.trace.jobs:
         digest.update(repr(job).encode())
     models = {job.model for job in setup.trace.jobs}
-    known, truth = setup.used_profile(), setup.profile.restricted_to(models, setup.cluster.gpu)
+    known, truth = setup.used_profile(), setup.profile.restricted_to(models, setup.clusters()[-1].gpu)
     world = setup.world if changes_with_seed(setup.world) else replace(setup.world, seed=0)
     parts: list[Any] = [
         [rates.speeds, *(sorted(table.items()) for table in (rates.facts, rates.parts, rates.links))]
         for rates in (known, truth)
     ]
     parts += [*_cluster_parts(setup.cluster), setup.settings, world]
+    parts += [setup.changes] if setup.changes else []
     parts += [setup.restart_s, sorted(setup.tenant_weight.items()), setup.sensing]
     digest.update(repr(parts).encode())
     return digest.hexdigest()

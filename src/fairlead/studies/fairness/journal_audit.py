@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray
 from fairlead.model.decision import Decision
-from fairlead.model.events import Arrived, Served, TenantSet
+from fairlead.model.events import Arrived, NodeAdded, Served, TenantSet
 from fairlead.numerics.fairness import normalise
 from fairlead.rounds.journal import Header, JournalReader
 from fairlead.rounds.records import Record
@@ -80,9 +80,11 @@ def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> Ru
         if record.time_s > state.now_s and state.active:
             _add(ledger, state, decided_s, record.time_s - state.now_s)
         state.fold(record)
+        if isinstance(record, NodeAdded):  # perhaps with a type that is new
+            ledger.held = np.pad(ledger.held, ((0, 0), (0, len(state.cluster.types) - ledger.held.shape[1])))
         if isinstance(record, Decision | Served):
             decided_s = record.time_s
-    return _verdict(ledger, names, list(header.cluster.types))
+    return _verdict(ledger, names, list(state.cluster.types))
 
 
 def _tenants(header: Header, records: Iterable[Record]) -> list[str]:
@@ -97,7 +99,7 @@ def _tenants(header: Header, records: Iterable[Record]) -> list[str]:
 
 
 def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> None:
-    active = state.active_jobs
+    active, _ = state.schedulable()  # a job for which there is no hardware wants none of what there is
     tenant = state.tenant[active]  # j
     W = normalise(state.best_rate[active] / state.width[active, None])  # j,t
     running = state.held_gpus[active] > 0

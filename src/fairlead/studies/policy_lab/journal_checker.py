@@ -73,6 +73,7 @@ class _Checker:
         need(header["fairlead"] == "journal/1", "the first line is no header")
         cluster = header["cluster"]
         self.header = header
+        self.cluster = {name: list(column) for name, column in cluster.items()}
         self.asked = asked
         self.jobs: dict[str, Told] = {}
         self.records: Counter[str] = Counter()
@@ -178,6 +179,7 @@ class _Checker:
         for t in types:
             need(self._may_use(spec, t), f"{job} runs on type {t}, which it cannot or may not use")
         need(not self.down & spot.keys(), f"{job} is placed on a node that is down")
+        need(all(self.size[node] for node in spot), f"{job} is placed on a node that has left")
         told.holds = dict(spot)
         told.since_s = self.now_s
         told.asked_to = told.asked_to or "start"
@@ -280,6 +282,28 @@ class _Checker:
         need(record["node"] in self.down, "it is up already")
         self.down.remove(record["node"])
 
+    def _node_added(self, record: dict[str, Any]) -> None:
+        node, cluster = record["name"], self.cluster
+        need(not self.size.get(node), f"{node} is there already")
+        kinds = list(zip(cluster["gpu"], cluster["memory_gib"], strict=True))
+        kind = (record["gpu"], record["memory_gib"])
+        if kind not in kinds:
+            taken = record["gpu"] in cluster["types"]
+            cluster["types"].append(f"{kind[0]}-{kind[1]:g}gib" if taken else kind[0])
+            cluster["gpu"].append(kind[0])
+            cluster["memory_gib"].append(kind[1])
+            kinds.append(kind)
+        self.type_of[node] = kinds.index(kind)
+        self.size[node] = self.usable[node] = record["gpus"]
+
+    def _node_removed(self, record: dict[str, Any]) -> None:
+        """It is down or empty by then."""
+        node = record["node"]
+        need(self.size[node] > 0, f"{node} has left already")
+        need(not self.used[node], f"{node} leaves while {self.used[node]} of its GPUs are held")
+        self.size[node] = self.usable[node] = 0
+        self.down.discard(node)
+
     def _node_usable(self, record: dict[str, Any]) -> None:
         """Jobs that are in its way are lost in the same instant, before it."""
         node, gpus = record["node"], record["gpus"]
@@ -311,7 +335,7 @@ class _Checker:
         told.done, told.rate = samples, 0.0
 
     def _may_use(self, spec: dict[str, Any], t: int) -> bool:
-        cluster, facts = self.header["cluster"], self.header["profile"]["facts"].get(spec["model"], {})
+        cluster, facts = self.cluster, self.header["profile"]["facts"].get(spec["model"], {})
         label, gpu = cluster["types"][t], cluster["gpu"][t]
         allowed = not spec["types"] or label in spec["types"] or gpu in spec["types"]
         return bool(allowed and facts.get("memory_gib", 0.0) <= cluster["memory_gib"][t])

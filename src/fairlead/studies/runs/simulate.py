@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from fairlead import __version__
+from fairlead.model.changes import Change, clusters_over_time
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import ImpossibleError, InputError
@@ -42,11 +43,16 @@ class Setup:
     tenant_weight: Mapping[str, float] = field(default_factory=dict)
     believed: Profile | None = None  # what the scheduler takes for the speeds, where that is not the truth
     sensing: Sensing = Sensing.TABLE  # what the scheduler learns of speeds while jobs run
+    changes: tuple[Change, ...] = ()  # nodes that join or leave, or lend GPUs to others
 
     def used_profile(self) -> Profile:
         """What the run may ask about. The journal holds this much, so the run must not know more."""
         known = self.profile if self.believed is None else self.believed
-        return known.restricted_to({job.model for job in self.trace.jobs}, self.cluster.gpu)
+        return known.restricted_to({job.model for job in self.trace.jobs}, self.clusters()[-1].gpu)
+
+    def clusters(self) -> list[Cluster]:
+        """The cluster at first and after each change; types are never taken away, so the last has them all."""
+        return clusters_over_time(self.cluster, self.changes)
 
     def estimator(self) -> Estimator:
         return build_estimator(self.used_profile(), self.cluster, self.restart_s, self.sensing)
@@ -102,11 +108,15 @@ def simulate(
     loop = loop_for(setup.policy)
     if setup.world.profiling_s and not loop.profiling:
         raise InputError(f"{setup.policy.name} decides {loop.decides}, where profiling is not simulated; leave it out")
+    if setup.changes and (setup.world.profiling_s or not loop.changes):
+        raise InputError(
+            "a cluster that changes is simulated for policies that decide rounds, without a cost of profiling"
+        )
     state = State(setup.cluster, setup.estimator(), setup.tenant_weight)
     with open_new(journal) as file:
         writer: Journal = NoJournal() if file is None else JournalWriter(file, setup.header())
         journals = writer if watch is None else _Both(writer, watch)
-        stage = Stage(setup.truth(), setup.settings, state, journals, tick, setup.restart_s)
+        stage = Stage(setup.truth(), setup.settings, state, journals, tick, setup.restart_s, setup.changes)
         done, profiling_gpu_s = loop.run(stage)
     return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s, profiling_gpu_s)
 
@@ -174,11 +184,11 @@ def _short_jobs(setup: Setup) -> tuple[str, ...]:
 
 
 def impossible(setup: Setup) -> dict[str, str]:
-    """Job id -> why it can never run on this cluster."""
-    estimator = setup.estimator()
+    """Job id -> why it can never run on this cluster, nor on what it will become."""
+    estimators = [setup.estimator().for_cluster(cluster) for cluster in setup.clusters()]
     reasons = {}
     for job in setup.trace.jobs:
-        if not allowed_rates(job, setup.cluster, estimator).any():
+        if not any(allowed_rates(job, *known).any() for known in zip(setup.clusters(), estimators, strict=True)):
             reasons[job.id] = _why(job, setup)
     return reasons
 

@@ -94,7 +94,7 @@ class FinishedJobs:
 
 def finished_jobs(state: State) -> FinishedJobs:
     ended = np.flatnonzero(state.phase[: state.jobs] == Phase.FINISHED)  # j
-    capacity = state.cluster.capacity
+    capacity = state.nodes.peak  # of a cluster that changed, all that a job may have had a slice of
     arrival_s = state.arrival_s[ended]
     jct_s = state.end_s[ended] - arrival_s
     samples, rate, width = state.done[ended], state.best_rate[ended], state.width[ended]

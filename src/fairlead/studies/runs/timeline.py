@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fairlead.model import events as ev
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
+from fairlead.rounds.nodes import Nodes
 
 _LEAVE = (ev.Finished, ev.Failed, ev.Lost, ev.Refused, ev.Cancelled, ev.Held)
 NO_NODE = -1
@@ -57,21 +58,37 @@ def series_from_json(value: Mapping[str, Any]) -> Series:
     return Series(**{**value, "tenants": {name: TenantSeries(**one) for name, one in value["tenants"].items()}})
 
 
+class NodeChange(NamedTuple):
+    """From `time_s` on this many GPUs of the node are `there` for us, of the `size` that it has."""
+
+    time_s: float
+    node: int
+    type: int
+    there: int
+    size: int
+
+
 class Timeline:
     """Told of every event and decision, like a journal."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+        self.first = cluster
+        self._nodes = Nodes(cluster)  # of which nobody takes GPUs here
         self.tenants: dict[str, int] = {}
         self.tenant_of: list[int] = []  # j
         self.width: list[int] = []  # j
         self.arrival_s: list[float] = []  # j
         self.end_s: list[float] = []  # j  inf while it has not ended
-        self.node_changes: list[tuple[float, int, bool]] = []  # (when, node, is up now)
+        self.node_changes: list[NodeChange] = []
         self.now_s = 0.0
         self._open: dict[int, list[int]] = {}  # job -> its rows that have not ended
         self._rows = array("q")  # job, node, type, job, node, type, ...
         self._gpus, self._start_s, self._end_s = array("d"), array("d"), array("d")
+
+    @property
+    def cluster(self) -> Cluster:
+        """As it is after what was told so far."""
+        return self._nodes.cluster
 
     def event(self, event: ev.Event) -> None:
         self.now_s = event.time_s
@@ -89,8 +106,11 @@ class Timeline:
             for j, gpus in zip(event.jobs.tolist(), event.gpus.tolist(), strict=True):
                 self._leave(j, event.time_s)
                 self._stay(j, [(NO_NODE, t, held) for t, held in enumerate(gpus) if held], event.time_s)
-        elif isinstance(event, ev.NodeDown | ev.NodeUp):
-            self.node_changes.append((event.time_s, event.node, isinstance(event, ev.NodeUp)))
+        elif isinstance(event, ev.NodeDown | ev.NodeUp | ev.NodeUsable | ev.NodeAdded | ev.NodeRemoved):
+            node = self._nodes.fold(event)
+            there = int(self._nodes.usable[node]) if self._nodes.up[node] else 0
+            size = int(self.cluster.node_gpus[node])
+            self.node_changes.append(NodeChange(event.time_s, node, self._nodes.types[node], there, size))
 
     def decision(self, decision: Decision) -> None:
         self.now_s, types = decision.time_s, self.cluster.node_type
@@ -167,7 +187,7 @@ def _tenant_series(
     weight = np.array([tenant_weight.get(name, 1.0) for name in names])
     moments_s, asked = _asked(line, tenant_of, len(names))  # k,  k,u
     total = np.maximum((asked > 0) @ weight, 1e-300)  # k
-    part = asked / line.cluster.total_gpus
+    part = asked / max(line.cluster.total_gpus, 1)
     shown = sorted(np.argsort(-held, kind="stable")[:most].tolist())
     return {
         names[u]: TenantSeries(
@@ -198,37 +218,40 @@ def _mean_held(stays: Stays, mine: np.ndarray, edges_s: FloatArray) -> FloatArra
 
 def _mean_up(line: Timeline, t: int, edges_s: FloatArray) -> FloatArray:
     """GPUs of the type on nodes that are up, by slice."""
-    gpus = line.cluster.node_gpus
-    changes = [
-        (when, int(gpus[n]) * (1 if is_up else -1))
-        for when, n, is_up in line.node_changes
-        if line.cluster.node_type[n] == t
-    ]
-    times_s = np.array([-1.0, *(when for when, _ in changes)])
-    return _slice_means(times_s, np.cumsum([int(line.cluster.capacity[t]), *(d for _, d in changes)]), edges_s)
+    there = dict(enumerate(line.first.node_gpus.tolist()))
+    at_first = int(line.first.capacity[t]) if t < len(line.first.types) else 0
+    times_s, more = [-1.0], [at_first]
+    for change in line.node_changes:
+        if change.type == t:
+            times_s.append(change.time_s)
+            more.append(change.there - there.get(change.node, 0))
+        there[change.node] = change.there
+    return _slice_means(np.array(times_s), np.cumsum(more), edges_s)
 
 
 def _fragments(line: Timeline, stays: Stays, edges_s: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Fragments, and free GPUs, by slice."""
-    size = line.cluster.node_gpus.tolist()
-    lost = {s: _expected_fragments(s, line.width) for s in set(size)}
-    free, up = list(size), [True] * len(size)
+    more = len(line.cluster.nodes) - len(line.first.nodes)
+    size: list[int] = [*line.first.node_gpus.tolist(), *[0] * more]  # n
+    there, held = list(size), [0] * len(size)  # n
+    lost = {s: _expected_fragments(s, line.width) for s in {*size, *(change.size for change in line.node_changes)}}
     node, gpus_of = stays.node.tolist(), stays.gpus.astype(np.int64).tolist()
-    changes: list[tuple[float, int, int, bool | None]] = []
-    for times_s, sign in ((stays.start_s.tolist(), -1), (stays.end_s.tolist(), 1)):
+    changes: list[tuple[float, int, int, NodeChange | None]] = []
+    for times_s, sign in ((stays.start_s.tolist(), 1), (stays.end_s.tolist(), -1)):
         changes += [(when, n, sign * g, None) for when, n, g in zip(times_s, node, gpus_of, strict=True)]
-    changes += [(when, n, 0, is_up) for when, n, is_up in line.node_changes]
+    changes += [(change.time_s, change.node, 0, change) for change in line.node_changes]
     changes.sort(key=lambda change: change[0])
     # Starts and ends of one instant may come in any order: only what holds after the last of them is kept.
     fragments, idle = sum(lost[s][s] for s in size), float(sum(size))
     times, values = [-1.0], [(fragments, idle)]
-    for when, n, gpus, is_up in changes:
-        before = free[n] if up[n] else 0
-        free[n] += gpus
-        up[n] = up[n] if is_up is None else is_up
-        after = free[n] if up[n] else 0
-        table = lost[size[n]]
-        fragments += table[max(after, 0)] - table[max(before, 0)]
+    for when, n, gpus, change in changes:
+        before = there[n] - held[n] if there[n] else 0
+        fragments -= lost[size[n]][max(before, 0)]
+        held[n] += gpus
+        if change is not None:
+            there[n], size[n] = change.there, change.size
+        after = there[n] - held[n] if there[n] else 0
+        fragments += lost[size[n]][min(max(after, 0), size[n])]
         idle += after - before
         if times[-1] == when:
             values[-1] = (fragments, idle)

@@ -52,6 +52,7 @@ def learnt_of_nodes(path: Path) -> list[LearntNode]:
     return [
         LearntNode(name, cluster.types[cluster.node_type[node]], learner.factor_of(node), learner.jobs_seen_on(node))
         for node, name in enumerate(cluster.nodes)
+        if cluster.node_gpus[node]  # it has not left
     ]
 
 
@@ -65,6 +66,8 @@ def learnt_of_job(path: Path, id_: str) -> LearntJob:
     nodes = []
     for node, name in enumerate(cluster.nodes):
         t = int(cluster.node_type[node])
+        if not cluster.node_gpus[node]:
+            continue  # it has left
         gpus = min(spec.gpus, int(cluster.node_gpus[node]))
         profile = learner.at(spec.model, t, gpus, 1)
         if state.best_rate[j, t] > 0 and profile > 0:

@@ -1,0 +1,55 @@
+"""The cluster file at a restart: its difference to the file of the start before becomes requests.
+
+Nodes that were added or removed while the service ran are left alone: what the operator says by file and what they say by
+command are both kept. The last file is kept as cluster.json; where there is none yet, the log began with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+
+from fairlead.engines.requests import AddNode, RemoveNode, Request
+from fairlead.model.cluster import Cluster, NodeGroup
+from fairlead.rounds.journal import Header, cluster_from_json, cluster_to_json
+from fairlead.service.store.directory import StateDirectory, unlike
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`lines` are for the operator; `requests` make the cluster what the file says."""
+
+    lines: tuple[str, ...]
+    requests: tuple[Request, ...]
+
+
+def difference(directory: StateDirectory, stored: Header, cluster: Cluster) -> Difference:
+    before, now = _groups(_last(directory, stored)), _groups(cluster)
+    gone = [name for name, group in before.items() if now.get(name) != group]
+    new = [name for name, group in now.items() if before.get(name) != group]
+    requests: tuple[Request, ...] = (*(RemoveNode(name) for name in gone), *(AddNode(name, now[name]) for name in new))
+    return Difference(tuple(unlike(_last(directory, stored), cluster)) if requests else (), requests)
+
+
+def remember(directory: StateDirectory, cluster: Cluster) -> None:
+    unfinished = directory.cluster_file.with_suffix(".new")
+    with unfinished.open("w", encoding="utf-8") as file:
+        json.dump(cluster_to_json(cluster), file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(directory.cluster_file)
+
+
+def _last(directory: StateDirectory, stored: Header) -> Cluster:
+    if not directory.cluster_file.exists():
+        return stored.cluster
+    return cluster_from_json(json.loads(directory.cluster_file.read_text(encoding="utf-8")))
+
+
+def _groups(cluster: Cluster) -> dict[str, NodeGroup]:
+    """Name -> what the node is made of."""
+    return {
+        name: NodeGroup(1, cluster.gpu[t], gpus, float(cluster.memory_gib[t]))
+        for name, t, gpus in zip(cluster.nodes, cluster.type_of, cluster.node_gpus.tolist(), strict=True)
+    }
