@@ -10,6 +10,7 @@ from far_world import FarWorld
 
 from fairlead.engines.leases import Condition
 from fairlead.engines.requests import Drain
+from fairlead.engines.runner import Capabilities
 from fairlead.model.events import (
     Finished,
     Lost,
@@ -222,3 +223,20 @@ def test_a_start_that_waits_for_its_time_does_not_wait_for_the_next_look() -> No
     world.decide((), {"a": FAST})  # for a second later
 
     assert [type(event) for event in world.wait(3.0)] == [Refused]
+
+
+def test_an_engine_that_picks_devices_and_has_no_queue_gets_a_lease_once_there_is_room() -> None:
+    world = FarWorld()
+    world.runner.capabilities = Capabilities(look_s=5.0, picks_devices=True)
+    for id_ in ("a", "b", "c"):
+        world.add(id_, Does.TRAIN)
+    world.decide((), {"a": FAST, "b": FAST})
+    assert len(world.runs) == 2  # the node has room for both
+    world.until(Started, "a")
+    world.under_way("a")
+
+    world.decide(("a",), {"c": FAST})
+    assert ("c", 1) not in world.runs
+    world.until(Started, "c")
+
+    assert world.count(Stopped, "a") == 1

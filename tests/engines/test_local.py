@@ -268,8 +268,9 @@ def test_a_claim_of_before_the_last_boot_is_nobody_to_kill(running: Running) -> 
     try:
         lease = Lease("job-a", 1, GPUS, Command("true", workdir="/"))
         running.runner._lay_out(running.runner.directory(lease.key), lease)
-        for boot in ("an earlier one", None, shim.boot()):
-            claim = {"group": stranger.pid, "born": 1, "boot": boot}
+        born = shim.born(stranger.pid)
+        for boot, of in (("an earlier one", born), (None, born), (shim.boot(), 1)):
+            claim = {"group": stranger.pid, "born": of, "boot": boot}
             (running.runner.directory(lease.key) / "claim").write_text(json.dumps(claim))
             running.runner.kill(lease)
             assert running.sight(lease.key).condition is Condition.VANISHED, claim
@@ -337,6 +338,7 @@ def test_a_job_id_cannot_leave_the_directory(running: Running, job: str) -> None
     "mischief",
     [
         "ln -s /etc/passwd $FAIRLEAD_REPORT",
+        'echo \'{"at_s": 1, "step": 1}\' > other; ln -s $PWD/other $FAIRLEAD_REPORT',
         "mkfifo $FAIRLEAD_REPORT",
         "mkdir $FAIRLEAD_REPORT",
         "echo '[1, 2' > $FAIRLEAD_REPORT",

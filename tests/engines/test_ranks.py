@@ -12,10 +12,12 @@ import pytest
 from test_local import Running
 
 from fairlead.engines.leases import Condition, Gpu, Key, Lease, Sight
+from fairlead.engines.local import shim
 from fairlead.engines.local.devices import slots_as_devices
 from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.ranks import rank_environment, ranks_of
 from fairlead.engines.requests import Command
+from fairlead.model.handshake import CHECKPOINTED
 from waiting import wait_for
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -64,6 +66,11 @@ def test_ranks_of_one_node_are_neighbours_whatever_the_order_of_gpus() -> None:
     mixed = Lease("a", 1, (THREE[0], THREE[2], THREE[1]), Command("true", processes="per-gpu"))
 
     assert [(rank.node, rank.gpus) for rank in ranks_of(mixed)] == [("n-1", (0,)), ("n-1", (2,)), ("n-2", (1,))]
+
+
+def test_the_shim_spells_the_exit_code_of_a_checkpoint_like_training_scripts_do() -> None:
+    """It imports nothing of ours, so that it is written down twice."""
+    assert shim.CHECKPOINTED == CHECKPOINTED
 
 
 # ---- real processes ----------------------------------------------------------------------------------------------------
