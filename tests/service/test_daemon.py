@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,16 +11,18 @@ import pytest
 
 from building import THREE
 from daemons import insist, running
-from fairlead.model.cluster import parse_short_form
+from fairlead.engines.requests import AddNode, RemoveNode
+from fairlead.model.cluster import NodeGroup, parse_short_form
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Arrived
 from fairlead.model.jobs import JobSpec
 from fairlead.service.client import save_credentials
 from fairlead.service.process.daemon import ServiceOptions, serve
 from fairlead.service.process.scheduler import SchedulerOptions
-from fairlead.service.store.database import StoreError, open_writer
+from fairlead.service.store.database import StoreError, open_reader, open_writer
 from fairlead.service.store.directory import make, open_directory, stored_header
 from fairlead.service.store.log import open_log
+from fairlead.service.store.request_queue import read_after
 from fairlead.service.store.tables import EVENTS
 from serving import header
 from waiting import until_told, wait_for
@@ -98,6 +101,25 @@ def test_options_that_differ_from_the_first_start_are_said(
     assert "--restart-cost is not as at the first start" in capsys.readouterr().err
     stored = stored_header(open_directory(options.state))
     assert stored.restart_s is None
+
+
+def test_another_cluster_file_is_shown_and_asked_of_the_scheduler_once(
+    options: ServiceOptions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = open_directory(options.state)
+    make(directory, header("v100:4,k80:2"))
+    save_credentials("http://127.0.0.1:1", "fl_0123456789ab_secret")  # ends the start soon after
+
+    for _ in range(2):
+        with pytest.raises(InputError, match="another service"):
+            serve(replace(options, cluster=parse_short_form("v100:8")))
+
+    shown = capsys.readouterr().err
+    assert shown.count("the cluster changes: v100: 4 GPUs then, 8 now") == 1
+    assert shown.count("nodes only then: k80-1") == 1
+    with closing(open_reader(directory.requests)) as reader:
+        requests = [request for _, request in read_after(reader, 0)]
+    assert requests == [RemoveNode("k80-1"), AddNode("v100-2", NodeGroup(1, "v100", 4, 16.0))]
 
 
 def test_a_full_disk_stops_the_scheduler_before_anything_is_acted_upon(tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from building import job, run_checked, setup
+from checker import check_journal
 from fairlead.model.changes import Change, ChangeKind, clusters_over_time
 from fairlead.model.cluster import NodeGroup, parse_short_form
 from fairlead.model.errors import InputError
+from fairlead.policies import find_round_policy
 from fairlead.sim.truth import World
 from fairlead.studies.fairness.journal_audit import audit_journal
 from fairlead.studies.journals.replaying import replay_journal
+from fairlead.studies.runs.origin import continue_from, journal_origin
 from fairlead.studies.runs.simulate import Setup, impossible, simulate
 from fairlead.studies.runs.summary import summarise
 from fairlead.studies.runs.timeline import Timeline, read_series
@@ -168,3 +171,18 @@ def test_jobs_of_a_type_that_left_are_measured_against_what_there_was() -> None:
     assert summary.jobs_finished == 2
     assert summary.ftf["max"] is not None
     assert summary.ftf["max"] < 100.0
+
+
+@pytest.mark.parametrize("policy", ["las", "srtf"])  # the same as before, and another
+def test_a_run_continues_from_a_state_whose_cluster_has_changed(tmp_path: Path, policy: str) -> None:
+    world = World(mtbf_s=20_000.0, repair_s=100.0)
+    made = setup([job("a", 4, 40_000.0), job("b", 4, at=300.0)], "v100:4,k80:4", "las", world=world, round_s=60.0)
+    simulate(changing(made, JOIN, LEAVE), tmp_path / "journal")
+    origin = journal_origin(tmp_path / "journal", 400.0, find_round_policy(policy))
+    later = tmp_path / "later"
+
+    continue_from(origin, find_round_policy(policy), origin.settings(), world, future=origin.future, journal=later)
+
+    check_journal(later)
+    report = replay_journal(later)
+    assert report.same == report.decisions > 0

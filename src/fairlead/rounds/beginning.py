@@ -20,7 +20,9 @@ def beginning_to_json(state: State) -> dict[str, Any]:
     """`snapshot` holds all; jobs and nodes are repeated in words, by the order in which jobs arrived."""
     return {
         "time_s": state.now_s,
-        "down": [state.cluster.nodes[n] for n in np.flatnonzero(~state.node_up).tolist()],
+        "down": [
+            state.cluster.nodes[n] for n in np.flatnonzero(~state.node_up & (state.cluster.node_gpus > 0)).tolist()
+        ],
         "usable": {
             state.cluster.nodes[n]: int(state.nodes.usable[n])
             for n in np.flatnonzero(state.nodes.usable < state.cluster.node_gpus).tolist()

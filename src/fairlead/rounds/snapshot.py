@@ -96,13 +96,14 @@ def dump(state: State) -> bytes:
 
 
 def load(body: bytes, cluster: Cluster, estimator: Estimator) -> State:
-    """Raises InputError where the bytes are no snapshot of this cluster by this version."""
+    """Raises InputError where the bytes are no snapshot of this cluster, as it was at first or is by then."""
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             facts = json.loads(archive.read(_FACTS))
             if facts.get("fairlead") not in (_FIRST, KIND):
                 raise InputError(f"the snapshot says {facts.get('fairlead')!r}, wanted {KIND!r}")
-            if facts["cluster"] != _fingerprint(cluster):
+            now = cluster_from_json(facts["cluster_now"]) if "cluster_now" in facts else cluster
+            if _fingerprint(cluster) not in (facts["cluster"], _fingerprint(now)):
                 raise InputError("the snapshot is of another cluster")
             arrays = {name: _array(archive, name) for name in (*COLUMNS, *_ARRAYS)}
             is_first = facts["fairlead"] == _FIRST

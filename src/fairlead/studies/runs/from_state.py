@@ -80,7 +80,14 @@ def header_from(header: Header, state: State, policy: Policy, settings: Settings
     """Of a journal that begins from `state`, whose own header is `header`. Memory starts empty in its replays."""
     more = {key: value for key, value in header.more.items() if key not in ("trace", "begins")}
     more |= {"version": __version__, "level": policy.level, "world": asdict(world), "begins": beginning_to_json(state)}
-    return replace(header, policy=policy.name, parameters=policy.parameters, settings=asdict(settings), more=more)
+    return replace(
+        header,
+        cluster=state.cluster,  # as it is by then
+        policy=policy.name,
+        parameters=policy.parameters,
+        settings=asdict(settings),
+        more=more,
+    )
 
 
 def _fresh(state: State, round_s: float) -> Carried:
