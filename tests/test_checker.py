@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from building import job, run_checked, setup, true_samples
 from checker import BadJournalError, check_journal
+from fairlead.model.changes import Change, ChangeKind
+from fairlead.model.cluster import NodeGroup
 from fairlead.rates.profile import Profile, Speed
 from fairlead.sim.truth import World
 from fairlead.studies.policy_lab.policy_worlds import FACTS
@@ -151,3 +154,51 @@ def test_a_spoilt_journal_is_refused(spoil: Spoil, tmp_path: Path) -> None:
 
     with pytest.raises(BadJournalError):
         check_journal(path, true_samples(made()))
+
+
+def changing() -> Setup:
+    """The second job is lost to others, then the node leaves under the first."""
+    jobs = [job("a", 2, 9000.0), job("b", 1, 9000.0)]
+    changes = (
+        Change(400.0, ChangeKind.USABLE, "v100-1", usable=2),
+        Change(800.0, ChangeKind.REMOVE, "v100-1"),
+        Change(900.0, ChangeKind.ADD, "new", NodeGroup(1, "v100", 3)),
+    )
+    return replace(setup(jobs, "v100:3"), changes=changes)
+
+
+def leave_under_a_job(records: list[Record]) -> None:
+    records.remove([r for r in records if r.get("event") == "lost"][-1])
+    records.remove(find(records, "node_down"))
+
+
+def shrink_under_a_job(records: list[Record]) -> None:
+    records.remove(find(records, "lost"))
+
+
+def lose_for_no_reason(records: list[Record]) -> None:
+    records.remove(find(records, "node_usable"))
+
+
+def join_twice(records: list[Record]) -> None:
+    records.insert(records.index(find(records, "node_added")), dict(find(records, "node_added")))
+
+
+def start_where_no_node_is(records: list[Record]) -> None:
+    find(records, "node_added")["gpus"] = 1
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [leave_under_a_job, shrink_under_a_job, lose_for_no_reason, join_twice, start_where_no_node_is],
+    ids=lambda spoil: spoil.__name__,
+)
+def test_a_spoilt_journal_of_a_cluster_that_changes_is_refused(spoil: Spoil, tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    run_checked(changing(), path)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    spoil(records)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    with pytest.raises(BadJournalError):
+        check_journal(path, true_samples(changing()))

@@ -505,3 +505,18 @@ def test_without_a_verb_help_is_shown(fairlead: Command) -> None:
 
     assert said.code == 2
     assert "simulate" in said.out + said.err
+
+
+def test_nodes_join_and_leave_by_a_file(files: Path, simulate: Simulate) -> None:
+    (files / "changes.csv").write_text("time,change,node,gpu,gpus\n10m,add,new,v100,4\n20m,remove,k80-1,,\n")
+
+    said = simulate(cluster_changes="changes.csv", journal="journal", output="json")
+
+    assert said.json["jobs_finished"] == 4
+    assert {"node_added", "node_removed"} <= check_journal(files / "journal").records.keys()
+
+
+def test_a_file_of_changes_that_is_wrong_is_named(files: Path, simulate: Simulate) -> None:
+    (files / "changes.csv").write_text("time,change,node,gpu,gpus\n10m,shrink,new,v100,4\n")
+
+    complains(simulate(cluster_changes="changes.csv"), 2, "changes.csv", "line 2", "shrink")
