@@ -1,4 +1,4 @@
-"""Bundles of jobs onto the nodes of a group."""
+"""The exchange of bundles of jobs between the nodes of a group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Instance = tuple[dict[int, Spot], Groups, dict[int, Spot], FloatArray, IntArray]
 
 
 def made(seed: int) -> Instance:
-    """Up to six nodes of two kinds with four GPUs; jobs packed first fit; every third runs, some where they are now."""
+    """Up to six nodes of two kinds with four GPUs, and jobs packed first fit; some jobs stay where they are now."""
     random = stream(seed, "exchange")
     nodes = int(random.integers(2, 7))
     free: IntArray = np.full(nodes, 4)
@@ -44,7 +44,7 @@ def value_of(spots: dict[int, Spot], speed: FloatArray) -> float:
 
 
 def best_by_trying(spots: dict[int, Spot], groups: Groups, present: dict[int, Spot], speed: FloatArray) -> float:
-    """Every permutation of the nodes of every group that may change places."""
+    """The best value over every permutation of the movable nodes of every group."""
     held = {n for job, spot in spots.items() if len(spot) > 1 or present.get(job) == spot for n, _ in spot}
     total = 0.0
     for nodes in groups.nodes:
@@ -77,7 +77,7 @@ def test_bundles_go_where_they_are_worth_most(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_who_stays_or_is_spread_stays_put_and_bundles_stay_together_in_their_group(seed: int) -> None:
+def test_jobs_that_stay_or_are_spread_do_not_move_and_bundles_stay_together_in_their_group(seed: int) -> None:
     spots, groups, present, speed, _ = made(seed)
 
     changed, _ = exchange(spots, groups, present, lambda job, gpus, nodes: gpus * speed[job, nodes])

@@ -29,7 +29,7 @@ def test_vectors_are_in_units_of_the_slowest_usable_type() -> None:
     assert normalise(np.empty((0, 2))).shape == (0, 2)
 
 
-def test_envy_is_relative_and_names_who_envies_whom() -> None:
+def test_envy_is_relative_and_names_both_tenants() -> None:
     report = audit(np.ones((3, 1)), np.array([[1.0], [2.0], [3.0]]), np.array([6.0]), np.ones(3))
     assert report.max_envy == pytest.approx(2.0)
     assert report.envious == (0, 2)
@@ -57,7 +57,7 @@ def test_the_scale_of_a_tenants_rates_does_not_matter() -> None:
     assert scaled.pareto_gap == pytest.approx(report.pareto_gap)
 
 
-def test_a_single_tenant_has_nobody_to_envy() -> None:
+def test_a_single_tenant_has_no_one_to_envy() -> None:
     report = audit(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]]), np.ones(2), np.ones(1))
     assert report.max_envy == 0
     assert report.min_sharing_incentive == 0
@@ -75,14 +75,14 @@ def test_envy_from_nothing_towards_nothing_is_none_and_towards_something_is_unbo
     assert useless.worst_off == 1
 
 
-def test_nobody_to_audit_is_no_complaint() -> None:
+def test_an_audit_without_tenants_finds_nothing_wrong() -> None:
     report = audit(np.empty((0, 2)), np.empty((0, 2)), np.ones(2), np.empty(0))
     assert report.max_envy == 0
     assert report.min_sharing_incentive is None
     assert report.pareto_gap == 0
 
 
-def test_the_pareto_gap_is_the_largest_total_gain_that_hurts_nobody() -> None:
+def test_the_pareto_gap_is_the_largest_total_gain_that_harms_no_tenant() -> None:
     assert pareto_gap(PARETO_W, PARETO_X, PARETO_M) == pytest.approx(0.016575, abs=1e-6)
 
 
@@ -97,7 +97,7 @@ def test_equal_vectors_may_hold_unequal_shares_without_a_pareto_gap() -> None:
 
 
 def test_the_pareto_gap_agrees_with_a_search_over_swaps() -> None:
-    # Two tenants who hold what the other would rather have; the best swap gives each its favourite.
+    # Each of two tenants holds what the other prefers; the best swap gives each its favourite.
     speedup = np.array([[1.0, 4.0], [4.0, 1.0]])
     shares = np.array([[1.0, 0.0], [0.0, 1.0]])
     assert pareto_gap(speedup, shares, np.ones(2)) == pytest.approx(3.0)
@@ -148,7 +148,7 @@ def test_the_search_for_lies_is_the_same_for_the_same_generator() -> None:
     assert first.report.tolist() == second.report.tolist()
 
 
-def test_who_has_nothing_to_lie_about_gains_nothing() -> None:
+def test_a_tenant_with_nothing_to_lie_about_gains_nothing() -> None:
     for speedup in (np.zeros((1, 2)), np.array([[0.0, 1.0]])):
         lie = gain_by_lying(coop, speedup, np.ones(2), np.ones(1), 0, "exaggerate", np.random.default_rng(0))
         assert lie.gain == 0

@@ -1,4 +1,4 @@
-"""One round of FFT as a program: against its bound, against all possibilities, and with nothing left idle."""
+"""One round of FFT as a program: compared with its bound and with all possibilities, with no GPU left idle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Round(NamedTuple):
 
 
 def random_round(gpus: int, types: int, jobs: int, seed: int) -> Round:
-    """Lengths over three decades, ages up to 50 rounds, a third of the jobs behind, restarts of 0.05 to 0.5 rounds."""
+    """A round with lengths over three decades, ages up to 50 rounds, a third of the jobs behind, restarts of 0.05 to 0.5."""
     random = np.random.default_rng(seed)
     Y = np.full(types, gpus // types)
     d = random.choice([1, 2, 4, 8], jobs, p=[0.5, 0.2, 0.2, 0.1])
@@ -43,7 +43,7 @@ def random_round(gpus: int, types: int, jobs: int, seed: int) -> Round:
 
 
 def bound(case: Round) -> float:
-    """The linear program with the bonus, written down once more; its cost without the bonus."""
+    """The cost, without the bonus, of the linear program with the bonus, written independently."""
     jobs, types = np.nonzero(case.runs)
     cost, width = case.c[jobs, types], case.d[jobs].astype(np.float64)
     cells, many = np.arange(len(jobs)), len(case.d)
@@ -63,13 +63,13 @@ def bound(case: Round) -> float:
         index=index,
         value=value,
     )
-    found = solve(program)
-    assert isinstance(found, Optimal)
-    return float(cost @ found.x)
+    outcome = solve(program)
+    assert isinstance(outcome, Optimal)
+    return float(cost @ outcome.x)
 
 
 def check_sound(case: Round, type_of: IntArray) -> None:
-    """Where they can run, no more than there are, and nothing idle that somebody could use."""
+    """Jobs run where they can, no type is oversubscribed, and no GPU is idle that a job could use."""
     ran = np.flatnonzero(type_of >= 0)
     assert case.runs[ran, type_of[ran]].all()
     free = case.Y - np.bincount(type_of[ran], case.d[ran], len(case.Y)).astype(np.int64)
@@ -85,7 +85,7 @@ def check_sound(case: Round, type_of: IntArray) -> None:
 def test_a_large_round_costs_at_most_half_a_percent_more_than_its_bound(
     gpus: int, types: int, jobs: int, seed: int
 ) -> None:
-    """Without the bonus, relative to the sum of |c| over what is granted."""
+    """The cost is without the bonus, relative to the sum of |c| over all grants."""
     case = random_round(gpus, types, jobs, seed)
 
     type_of, how = assign(*case)
@@ -126,13 +126,13 @@ def test_a_small_exact_round_is_the_best_of_all(seed: int) -> None:
 
     check_sound(case, type_of)
     best = by_trying_all(case)
-    # `CLOSE` to the bound is good enough even for `exact`: of the sum of |c|, not of the bonus.
+    # Even `exact` accepts a solution that is `CLOSE` to the bound, relative to the sum of |c| without the bonus.
     assert worth(case, type_of) <= best + CLOSE * np.abs(case.c).sum() + 1e-4 * abs(best)
 
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 10_000))
-def test_going_through_all_ways_to_divide_a_few_gpus_finds_what_the_program_finds(seed: int) -> None:
+def test_enumerating_all_ways_to_divide_a_few_gpus_agrees_with_the_program(seed: int) -> None:
     case = random_round(36, 3, 30, seed)
 
     listed, _ = assign(*case, Effort(exact=True))
@@ -164,7 +164,7 @@ def test_a_small_rounded_round_is_sound_and_no_better_than_the_best(seed: int) -
 
 
 def test_equal_widths_need_no_rounding() -> None:
-    """Then it is a transportation problem, whose vertices are whole."""
+    """The program is then a transportation problem, whose vertices are whole."""
     case = random_round(400, 4, 300, 3)
     case = case._replace(d=np.full(300, 4))
 
@@ -176,7 +176,7 @@ def test_equal_widths_need_no_rounding() -> None:
     assert case.c[ran, type_of[ran]].sum() == pytest.approx(bound(case), abs=1e-3)
 
 
-def test_a_solve_that_gives_up_leaves_the_greedy_order() -> None:
+def test_a_solve_that_gives_up_falls_back_to_the_greedy_order() -> None:
     """Cost per GPU: 2 and 3 on the first type before 4 on the second."""
     case = Round(
         c=np.array([[3.0, 9.0], [4.0, 8.0], [9.0, 9.0]]),

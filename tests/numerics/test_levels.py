@@ -1,4 +1,4 @@
-"""The method made for thousands of unlike jobs against plain linear programs, written down as they stand."""
+"""The method for thousands of distinct jobs, compared with plain linear programs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Problem:
     width: IntArray  # g
     count: IntArray  # g
     capacity: IntArray  # t
-    rise: FloatArray  # g  of the floor with the level
+    rise: FloatArray  # g  growth of the floor with the level
 
     @property
     def gangs(self) -> Gangs:
         return Gangs.of(self.rate, self.width, self.count, self.capacity)
 
     def speeds(self, shares: FloatArray) -> FloatArray:
-        """g  parts of full speed"""
+        """g  fractions of full speed"""
         return np.asarray((self.rate * shares).sum(axis=1) / np.maximum(self.rate.max(axis=1), 1e-300) / self.width)
 
 
@@ -36,9 +36,9 @@ def minimum(cost: FloatArray, rows: FloatArray, low: FloatArray, high: FloatArra
     row, column = np.nonzero(rows)
     start, index, value = columns_from_entries(row, column, rows[row, column], len(cost))
     n = len(cost)
-    found = solve(LinearProgram(cost, np.zeros(n), np.full(n, np.inf), low, high, start, index, value))
-    assert isinstance(found, Optimal)
-    return found.objective
+    outcome = solve(LinearProgram(cost, np.zeros(n), np.full(n, np.inf), low, high, start, index, value))
+    assert isinstance(outcome, Optimal)
+    return outcome.objective
 
 
 def oracle_rows(p: Problem) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -74,7 +74,7 @@ def largest_total(p: Problem, floor: FloatArray, value: FloatArray) -> float:
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Few jobs with many ties, or many without any."""
+    """Few jobs with many ties, or many jobs without any."""
     groups, types = draw(st.integers(1, 6)), draw(st.integers(1, 4))
     rates = draw(st.sampled_from((st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 12.0)), st.floats(0.1, 10.0))))
     rate = np.array([[draw(rates) for _ in range(types)] for _ in range(groups)])
@@ -123,8 +123,8 @@ def test_shares_keep_to_gangs_to_types_and_to_where_a_job_runs(p: Problem) -> No
 
 @settings(max_examples=60)
 @given(problems(), st.floats(0.3, 3.0))
-def test_a_level_with_bent_floors_is_the_one_where_the_plain_program_just_fits(p: Problem, bend: float) -> None:
-    """Floors are (rise x level)^bend, at most 1 at the highest level that is asked about."""
+def test_a_level_with_curved_floors_is_the_one_at_which_the_plain_program_just_fits(p: Problem, bend: float) -> None:
+    """Floors are (rise x level)^bend, at most 1 at the highest level of the search."""
     gangs = p.gangs
     rise = p.rise[gangs.alive]
 
@@ -144,10 +144,11 @@ def test_a_level_with_bent_floors_is_the_one_where_the_plain_program_just_fits(p
 
 
 @pytest.mark.parametrize("types", [2, 3, 8])
-def test_prices_prove_the_level_of_two_thousand_unlike_jobs(types: int) -> None:
-    """Weak duality: at any prices, GPUs for all floors of a level cost at least what there is, or the level is too low.
+def test_prices_prove_the_level_of_two_thousand_distinct_jobs(types: int) -> None:
+    """Weak duality: at any prices, the GPUs for all floors of a level cost at least as much as the cluster, or the level is
+    too low.
 
-    Speeds of k z cost each gang at least min_t p_t / r_t times as much, as long as no gang is at its limit.
+    As long as no gang is at its limit, a speed of k z costs each gang at least min_t p_t / r_t times that speed.
     """
     rng = np.random.default_rng(types)
     n = 2048
@@ -155,16 +156,18 @@ def test_prices_prove_the_level_of_two_thousand_unlike_jobs(types: int) -> None:
     rate /= rate.max(axis=0)
     gpus, capacity, rise = rng.choice([1.0, 2.0, 4.0], n), rng.uniform(50.0, 100.0, types), rng.uniform(0.5, 2.0, n)
 
-    found = solve_division(Program(rate, gpus, capacity, np.zeros(n), rise, np.zeros(types), np.zeros_like(rate), 1.0))
+    division = solve_division(
+        Program(rate, gpus, capacity, np.zeros(n), rise, np.zeros(types), np.zeros_like(rate), 1.0)
+    )
 
-    assert found is not None
-    cheapest = (found.price[:, None] / rate).min(axis=0)
-    assert found.level == pytest.approx(found.price @ capacity / (cheapest @ (gpus * rise)), rel=1e-6)
-    assert (rate * found.part).sum(axis=0) == pytest.approx(rise * found.level, rel=1e-6)
-    assert (found.part @ gpus <= capacity * (1 + 1e-6)).all()
+    assert division is not None
+    cheapest = (division.price[:, None] / rate).min(axis=0)
+    assert division.level == pytest.approx(division.price @ capacity / (cheapest @ (gpus * rise)), rel=1e-6)
+    assert (rate * division.part).sum(axis=0) == pytest.approx(rise * division.level, rel=1e-6)
+    assert (division.part @ gpus <= capacity * (1 + 1e-6)).all()
 
 
-def test_floors_that_cannot_be_met_are_nobodys_division() -> None:
+def test_floors_that_cannot_be_met_have_no_division() -> None:
     one = np.ones((1, 1))
 
     assert (

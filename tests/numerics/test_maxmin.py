@@ -1,4 +1,4 @@
-"""The max-min program against a plain one, warm against cold, in any order."""
+"""The max-min program compared with a plain one, warm starts with cold ones, in any order of the groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.maxmin import TIE, MaxMin, MaxMinSolver
 from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
 
-CLOSE = 1e-4  # of a share: preferences of 1e-5 break ties, solvers answer to 1e-7
+CLOSE = 1e-4  # of a share: preferences of 1e-5 break ties, solvers are accurate to 1e-7
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Problem:
 
     def solved(self, solver: MaxMinSolver | None = None) -> MaxMin:
         solver = solver or MaxMinSolver(len(self.capacity))
-        found = solver.solve(self.rate, self.scale, self.width, self.count, self.capacity)
-        assert found is not None
-        return found
+        solution = solver.solve(self.rate, self.scale, self.width, self.count, self.capacity)
+        assert solution is not None
+        return solution
 
     def values(self, shares: FloatArray) -> FloatArray:
         return np.asarray((self.rate * shares).sum(axis=1) * self.scale)
@@ -45,13 +45,13 @@ def dense(cost: FloatArray, rows: FloatArray, low: FloatArray, high: FloatArray)
     row, column = np.nonzero(rows)
     start, index, value = columns_from_entries(row, column, rows[row, column], len(cost))
     n = len(cost)
-    found = solve(LinearProgram(cost, np.zeros(n), np.full(n, np.inf), low, high, start, index, value))
-    assert isinstance(found, Optimal)
-    return found.objective
+    outcome = solve(LinearProgram(cost, np.zeros(n), np.full(n, np.inf), low, high, start, index, value))
+    assert isinstance(outcome, Optimal)
+    return outcome.objective
 
 
 def oracle(p: Problem) -> tuple[float, float]:
-    """The highest level, and the largest total at that level, from the formulas as they stand: x_gt, then z."""
+    """The highest level, and the largest total at that level, directly from the formulas: x_gt, then z."""
     groups, types = p.rate.shape
     cells = groups * types
     value = np.zeros((groups, cells + 1))  # v_g.x_g - z
@@ -95,36 +95,36 @@ def problems(draw: st.DrawFn) -> Problem:
 @settings(max_examples=80)
 @given(problems())
 def test_the_level_and_then_the_total_are_as_high_as_a_plain_program_finds(p: Problem) -> None:
-    found, (level, total) = p.solved(), oracle(p)
+    solution, (level, total) = p.solved(), oracle(p)
 
-    assert found.level == pytest.approx(level, rel=1e-5, abs=1e-7)
-    assert p.total(found.shares) == pytest.approx(total, rel=3 * TIE, abs=1e-6)
+    assert solution.level == pytest.approx(level, rel=1e-5, abs=1e-7)
+    assert p.total(solution.shares) == pytest.approx(total, rel=3 * TIE, abs=1e-6)
 
 
 @settings(max_examples=80)
 @given(problems())
 def test_shares_keep_to_the_gang_the_cluster_and_the_level(p: Problem) -> None:
-    found = p.solved()
+    solution = p.solved()
 
     alive = p.rate.max(axis=1) > 0
-    assert (found.shares >= 0).all()
-    assert (found.shares.sum(axis=1) <= p.width + 1e-6).all()
-    assert (p.count @ found.shares <= p.capacity + 1e-6).all()
-    assert (p.values(found.shares)[alive] >= found.level * (1 - 1e-5) - 1e-6).all()
-    assert not found.shares[p.rate <= 0].any()
+    assert (solution.shares >= 0).all()
+    assert (solution.shares.sum(axis=1) <= p.width + 1e-6).all()
+    assert (p.count @ solution.shares <= p.capacity + 1e-6).all()
+    assert (p.values(solution.shares)[alive] >= solution.level * (1 - 1e-5) - 1e-6).all()
+    assert not solution.shares[p.rate <= 0].any()
 
 
 @settings(max_examples=40)
 @given(st.lists(problems(), min_size=2, max_size=5))
-def test_a_warm_start_gives_the_cold_answer(seen: list[Problem]) -> None:
-    """Whatever the solver has seen before, on the same cluster."""
-    types = len(seen[-1].capacity)
+def test_a_warm_start_gives_the_cold_answer(problems_in_turn: list[Problem]) -> None:
+    """The problems that the solver solved before, on the same cluster, make no difference."""
+    types = len(problems_in_turn[-1].capacity)
     warm = MaxMinSolver(types)
-    for p in seen:
+    for p in problems_in_turn:
         if len(p.capacity) == types:
             p.solved(warm)
 
-    again, cold = seen[-1].solved(warm), seen[-1].solved()
+    again, cold = problems_in_turn[-1].solved(warm), problems_in_turn[-1].solved()
 
     assert again.level == pytest.approx(cold.level, rel=1e-6)
     assert again.shares == pytest.approx(cold.shares, abs=CLOSE)
@@ -140,7 +140,7 @@ def test_the_order_of_groups_does_not_matter(p: Problem, data: st.DataObject) ->
 
     assert other.level == pytest.approx(one.level, rel=1e-6)
     assert p.total(one.shares) == pytest.approx(p.permuted(order).total(other.shares), rel=3 * TIE)
-    if len(equal) == len(order):  # groups that are the same but for their size may share in any way
+    if len(equal) == len(order):  # groups that differ only in size may share in any way
         assert other.shares == pytest.approx(one.shares[order], abs=CLOSE)
 
 
@@ -153,19 +153,19 @@ def many(seed: int, groups: int, types: int) -> Problem:
 
 
 @pytest.mark.parametrize(("seed", "types"), [(0, 2), (1, 3), (2, 3), (3, 5)])
-def test_many_unlike_groups_come_out_as_few_do(seed: int, types: int) -> None:
-    """One group more than are kept open, against the plain program: another method, the same answer."""
+def test_many_distinct_groups_get_what_the_plain_program_gives(seed: int, types: int) -> None:
+    """With more groups than are kept open, another method solves the program; the result is the same."""
     p = many(seed, 101, types)
 
-    found, (level, total) = p.solved(MaxMinSolver(types, many=100)), oracle(p)
+    solution, (level, total) = p.solved(MaxMinSolver(types, many=100)), oracle(p)
 
-    assert found.level == pytest.approx(level, rel=1e-6)
-    assert p.total(found.shares) == pytest.approx(total, rel=1e-4)
-    assert (p.count @ found.shares <= p.capacity + 1e-6).all()
+    assert solution.level == pytest.approx(level, rel=1e-6)
+    assert p.total(solution.shares) == pytest.approx(total, rel=1e-4)
+    assert (p.count @ solution.shares <= p.capacity + 1e-6).all()
 
 
 def test_many_groups_without_a_limit_of_their_own_share_as_if_there_was_none() -> None:
-    """A gang of any size is a tenant: nobody could hold more than the whole cluster."""
+    """A gang as wide as anything is a tenant, which can hold no more than the whole cluster."""
     p = replace(many(4, 101, 2), width=np.full(101, 10**9))
     same = replace(p, width=np.full(101, int(p.capacity.sum())))
 
@@ -175,26 +175,26 @@ def test_many_groups_without_a_limit_of_their_own_share_as_if_there_was_none() -
     assert level == pytest.approx(oracle(same)[0], rel=1e-6)
 
 
-def test_groups_that_differ_by_weight_only_are_told_apart() -> None:
+def test_groups_that_differ_only_by_weight_are_distinguished() -> None:
     p = Problem(np.ones((2, 1)), np.array([1.0, 0.5]), np.array([9, 9]), np.array([1, 1]), np.array([9]))
 
     assert p.solved().shares.ravel() == pytest.approx([3.0, 6.0], abs=CLOSE)
 
 
-def test_a_group_that_runs_nowhere_gets_nothing_and_holds_nobody_down() -> None:
+def test_a_group_that_runs_nowhere_gets_nothing_and_does_not_lower_the_level() -> None:
     p = Problem(np.array([[1.0], [0.0]]), np.ones(2), np.array([1, 1]), np.array([1, 1]), np.array([1]))
 
     assert p.solved().shares.tolist() == [[1.0], [0.0]]
 
 
-def test_without_any_rate_nobody_gets_anything() -> None:
+def test_without_any_rate_no_group_gets_anything() -> None:
     p = Problem(np.zeros((2, 1)), np.ones(2), np.array([1, 1]), np.array([1, 1]), np.array([1]))
 
     assert p.solved().shares.tolist() == [[0.0], [0.0]]
 
 
 def test_groups_that_are_gone_leave_nothing_behind() -> None:
-    """A solver that has seen many other jobs gives one job all it can use."""
+    """A solver that has solved for many other jobs gives a single job all it can use."""
     solver = MaxMinSolver(1)
     one = Problem(np.array([[1.0]]), np.ones(1), np.array([4]), np.array([1]), np.array([8]))
     for rate in (2.0, 3.0, 5.0):

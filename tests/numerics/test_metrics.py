@@ -1,4 +1,4 @@
-"""Formulas against hand-worked examples and slow, plain versions."""
+"""Formulas compared with hand-worked examples and with slow, plain versions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_jain_of_nothing_is_none(values: list[float]) -> None:
 
 
 def test_an_isolated_share_is_an_equal_part_of_every_type() -> None:
-    """n = 4 jobs of one GPU: a quarter of the time... of 4 GPUs of each type is more than a GPU, so it is scaled."""
+    """n = 4 jobs of one GPU: a quarter of 4 GPUs of each type is more than one GPU, so it is scaled down."""
     assert isolated_rate(np.array([[2.0, 1.0]]), np.array([1]), TWO_TYPES, np.array([4.0])).tolist() == [1.5]
 
 
@@ -74,9 +74,9 @@ def test_types_that_a_job_cannot_use_are_no_part_of_its_isolated_share() -> None
 
 def test_expected_run_time_weighs_types_by_their_gpus() -> None:
     """100 samples: 50 s on 3 GPUs' worth of types, 100 s on 1."""
-    found = expected_run_s(np.array([100.0]), np.array([[2.0, 1.0]]), np.array([3, 1]))
+    run_s = expected_run_s(np.array([100.0]), np.array([[2.0, 1.0]]), np.array([3, 1]))
 
-    assert found.tolist() == [pytest.approx(0.75 * 50 + 0.25 * 100)]
+    assert run_s.tolist() == [pytest.approx(0.75 * 50 + 0.25 * 100)]
 
 
 def test_isolated_gpus_follow_weights_and_stop_at_the_gang() -> None:
@@ -87,14 +87,14 @@ def test_isolated_gpus_follow_weights_and_stop_at_the_gang() -> None:
     assert shares.ravel().tolist() == [2.0, 4.0, 1.0]
 
 
-def test_isolated_shares_of_nobody_are_empty() -> None:
-    nobody = isolated_shares(np.ones((0, 2), dtype=bool), np.zeros(0, dtype=np.int64), TWO_TYPES, np.zeros(0))
+def test_isolated_shares_without_jobs_are_empty() -> None:
+    shares = isolated_shares(np.ones((0, 2), dtype=bool), np.zeros(0, dtype=np.int64), TWO_TYPES, np.zeros(0))
 
-    assert nobody.shape == (0, 2)
+    assert shares.shape == (0, 2)
 
 
 def test_two_jobs_in_the_isolated_run_by_hand() -> None:
-    """One GPU, 1 sample/s. a alone to 100 s, then both at half speed; a ends at 500 s, b alone ends at 700 s."""
+    """One GPU, 1 sample/s. Until 100 s, a is alone; then both run at half speed; a ends at 500 s, and b alone at 700 s."""
     end_s = isolated_end_s(
         np.array([0.0, 100.0]), np.array([300.0, 400.0]), np.ones((2, 1)), np.array([1, 1]), np.array([1])
     )
@@ -105,7 +105,7 @@ def test_two_jobs_in_the_isolated_run_by_hand() -> None:
 def in_small_steps(
     arrival_s: FloatArray, samples: FloatArray, rate: FloatArray, width: IntArray, capacity: IntArray, step_s: float
 ) -> list[float]:
-    """The isolated run, tick by tick; no clocks, no heap."""
+    """The isolated run, simulated tick by tick without clocks or a heap."""
     left, end_s, now_s = samples.copy(), [math.nan] * len(samples), 0.0
     while any(math.isnan(end) for end in end_s):
         active = [j for j in range(len(samples)) if arrival_s[j] <= now_s and math.isnan(end_s[j])]
@@ -122,7 +122,7 @@ def in_small_steps(
 
 @settings(max_examples=40)
 @given(data=st.data(), jobs=st.integers(1, 5), types=st.integers(1, 2))
-def test_the_isolated_run_is_what_small_steps_find(data: st.DataObject, jobs: int, types: int) -> None:
+def test_the_isolated_run_agrees_with_small_steps(data: st.DataObject, jobs: int, types: int) -> None:
     def column(values: st.SearchStrategy[float]) -> list[float]:
         return data.draw(st.lists(values, min_size=jobs, max_size=jobs))
 
@@ -137,7 +137,7 @@ def test_the_isolated_run_is_what_small_steps_find(data: st.DataObject, jobs: in
     end_s = isolated_end_s(arrival_s, samples, rate, width, capacity)
 
     steps = in_small_steps(arrival_s, samples, rate, width, capacity, step_s=0.02)
-    # A tick too late for each of the ends and arrivals before.
+    # Each earlier end or arrival may delay the result by one tick.
     assert end_s == pytest.approx(steps, abs=0.02 * (2 * jobs + 2), rel=0.01)
 
 
@@ -149,8 +149,8 @@ def test_the_isolated_run_of_many_equal_jobs_ends_at_one_time() -> None:
 
 
 def test_the_recent_average_looks_back_over_the_window() -> None:
-    """Ends at 10, 20 and 100 s, 30 s back: the last sees itself alone, the second the first two."""
-    found = recent(np.array([20.0, 10.0, 100.0]), np.array([4.0, 2.0, 1.0]), 30.0)
+    """Ends at 10, 20 and 100 s and a window of 30 s: the last mean covers one job, the second mean two."""
+    means = recent(np.array([20.0, 10.0, 100.0]), np.array([4.0, 2.0, 1.0]), 30.0)
 
-    assert found == {"last": 1.0, "max": 3.0}
+    assert means == {"last": 1.0, "max": 3.0}
     assert recent(np.array([]), np.array([]), 30.0) == {"last": None, "max": None}

@@ -22,17 +22,17 @@ def test_no_difference_is_no_evidence() -> None:
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=8))
 def test_the_exact_test_counts_patterns(values: list[float]) -> None:
-    seen = abs(sum(values))
+    observed = abs(sum(values))
     sums = [
         abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((1, -1), repeat=len(values))
     ]
-    low = np.mean([total >= seen + 1e-6 for total in sums])
-    high = np.mean([total >= seen - 1e-6 for total in sums])
+    low = np.mean([total >= observed + 1e-6 for total in sums])
+    high = np.mean([total >= observed - 1e-6 for total in sums])
 
     assert low <= sign_flip_p(np.array(values)) <= high
 
 
-def test_many_pairs_are_sampled_and_say_much_the_same() -> None:
+def test_many_pairs_are_sampled_with_nearly_the_same_result() -> None:
     difference = np.random.default_rng(1).normal(0.6, 1.0, 16)
 
     exact = np.mean(
@@ -43,9 +43,9 @@ def test_many_pairs_are_sampled_and_say_much_the_same() -> None:
     assert sign_flip_p(difference) == sign_flip_p(difference)
 
 
-def test_a_pair_that_comes_out_again_is_no_further_observation() -> None:
+def test_a_repeated_pair_is_not_another_observation() -> None:
     first = np.array([1.0, 1.0, 1.0, 1.0 + 1e-15, 2.0, 1.0, 0.0, 0.0])
-    second = np.array([3.0, 3.0, 4.0, 3.0, 4.0, 3.0, 1.0, 1.0])  # a difference of 2 twice, from unlike pairs
+    second = np.array([3.0, 3.0, 4.0, 3.0, 4.0, 3.0, 1.0, 1.0])  # a difference of 2 twice, from distinct pairs
 
     assert distinct_pairs(first, second).tolist() == [0, 2, 4, 6]
     assert distinct_pairs(np.empty(0), np.empty(0)).tolist() == []

@@ -1,4 +1,4 @@
-"""The largest total above floors, found by prices, against the program as it stands in HiGHS."""
+"""The largest total above floors, computed from prices, compared with the plain program in HiGHS."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Problem:
 
 
 def plain_total(p: Problem) -> float | None:
-    """A row for every floor, one for every gang and one for every type; None where the floors cannot be met."""
+    """The total of the program with a row for every floor, gang and type; None if the floors cannot be met."""
     types, groups = p.rate.shape
     kind, group = np.nonzero(p.rate > 0)
     cells, rate = len(kind), p.rate[kind, group]
-    found = solve(
+    outcome = solve(
         LinearProgram(
             cost=-(p.gpus * p.value)[group] * rate,
             low=np.zeros(cells),
@@ -54,18 +54,18 @@ def plain_total(p: Problem) -> float | None:
             value=np.column_stack((rate, np.ones(cells), p.gpus[group])).ravel(),
         )
     )
-    return -found.objective if isinstance(found, Optimal) else None
+    return -outcome.objective if isinstance(outcome, Optimal) else None
 
 
-def unlike(groups: int, types: int, plenty: float, seed: int, nowhere: float = 0.0) -> Problem:
-    """`plenty` is GPUs against gangs; floors are two thirds of what everybody can have at once."""
+def distinct_groups(groups: int, types: int, plenty: float, seed: int, nowhere: float = 0.0) -> Problem:
+    """Random distinct groups. `plenty` is GPUs per gang; floors are two thirds of what all groups can have at once."""
     rng = np.random.default_rng(seed)
     rate = rng.uniform(0.1, 1.0, (types, groups)) * (rng.random((types, groups)) >= nowhere)
     rate[rng.integers(0, types, groups), np.arange(groups)] = 1.0
     gpus, value = rng.choice([1.0, 2.0, 4.0, 8.0], groups), rng.uniform(0.2, 2.0, groups)
     capacity = np.ceil(gpus.sum() * plenty / types * rng.uniform(0.7, 1.3, types))
-    everybody = Gangs(np.ones(groups, np.bool_), rate, gpus, np.ones(groups), capacity)
-    raised = raise_in_step(everybody, 1.0 / value)
+    gangs = Gangs(np.ones(groups, np.bool_), rate, gpus, np.ones(groups), capacity)
+    raised = raise_in_step(gangs, 1.0 / value)
     assert raised is not None
     return Problem(rate, gpus, capacity, raised.floor * (2 / 3), value)
 
@@ -73,7 +73,7 @@ def unlike(groups: int, types: int, plenty: float, seed: int, nowhere: float = 0
 @pytest.mark.parametrize("plenty", [0.1, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize(("groups", "types"), [(40, 2), (300, 1), (300, 3), (300, 6), (1000, 4)])
 def test_the_total_is_as_large_as_a_plain_program_finds(groups: int, types: int, plenty: float) -> None:
-    p = unlike(groups, types, plenty, seed=types)
+    p = distinct_groups(groups, types, plenty, seed=types)
 
     part = p.by_prices()
 
@@ -83,8 +83,8 @@ def test_the_total_is_as_large_as_a_plain_program_finds(groups: int, types: int,
 
 
 @pytest.mark.parametrize(("plenty", "nowhere"), [(0.3, 0.0), (0.6, 0.3), (1.2, 0.5)])
-def test_two_thousand_unlike_jobs_come_out_as_in_a_plain_program(plenty: float, nowhere: float) -> None:
-    p = unlike(2048, 3, plenty, seed=7, nowhere=nowhere)
+def test_two_thousand_distinct_jobs_have_the_total_of_a_plain_program(plenty: float, nowhere: float) -> None:
+    p = distinct_groups(2048, 3, plenty, seed=7, nowhere=nowhere)
 
     part = p.by_prices()
 
@@ -110,8 +110,8 @@ def tied_problems(draw: st.DrawFn) -> Problem:
 
 @settings(max_examples=150)
 @given(tied_problems())
-def test_what_is_found_where_much_is_tied_is_the_largest_total(p: Problem) -> None:
-    """With ties it may prove nothing; what it does answer is right."""
+def test_a_total_among_many_ties_is_the_largest(p: Problem) -> None:
+    """With ties the method may prove nothing, but a result that it returns is right."""
     part = p.by_prices()
 
     if part is not None:
@@ -119,8 +119,8 @@ def test_what_is_found_where_much_is_tied_is_the_largest_total(p: Problem) -> No
         assert p.total(part) == pytest.approx(plain_total(p), rel=1e-6)
 
 
-def test_a_program_without_room_inside_runs_out_of_numbers_in_silence() -> None:
-    """Warnings are errors here."""
+def test_a_program_without_an_interior_overflows_without_a_warning() -> None:
+    """Warnings are errors in this test."""
     rate = np.array([[0.25, 0.33], [0.33, 0.5], [0.0, 1.0], [1.0, 0.25]])
     gpus, capacity, value = np.array([1.0, 4.0]), np.array([3.0, 1.0, 1.0, 8.0]), np.array([1.0, 0.5])
     gangs = Gangs(np.ones(2, np.bool_), rate, gpus, np.ones(2), capacity)
@@ -140,9 +140,9 @@ def test_floors_that_cannot_be_met_have_no_total() -> None:
 
 
 @pytest.mark.parametrize("plenty", [0.2, 0.9, 3.0])
-def test_level_and_total_in_one_are_those_of_one_after_the_other(plenty: float) -> None:
+def test_the_combined_solve_gives_the_level_and_total_of_two_separate_solves(plenty: float) -> None:
     """With many GPUs the first job at full speed sets the level, with few the types do."""
-    p = unlike(500, 3, plenty, seed=3, nowhere=0.2)
+    p = distinct_groups(500, 3, plenty, seed=3, nowhere=0.2)
     gangs = Gangs(np.ones(500, np.bool_), p.rate, p.gpus, np.ones(500), p.capacity)
 
     both, level = raise_in_step_then_total(gangs, 1.0 / p.value, p.value), raise_in_step(gangs, 1.0 / p.value)

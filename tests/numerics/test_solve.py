@@ -1,4 +1,4 @@
-"""The typed face of the solver: outcomes, limits, warm starts, changes to an open model."""
+"""The typed interface of the solver: outcomes, limits, warm starts, changes to an open model."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def objective(program: LinearProgram, x: FloatArray) -> float:
 def test_an_optimum_meets_its_dual() -> None:
     # max 3x + 5y, x <= 4, 2y <= 12, 3x + 2y <= 18: the textbook optimum (2, 6) with duals (0, 3/2, 1)
     program = dense([-3, -5], [[1, 0], [0, 2], [3, 2]], [4, 12, 18])
-    found = optimal(solve(program))
-    assert found.x == pytest.approx([2, 6])
-    assert found.objective == pytest.approx(-36)
-    assert found.row_dual == pytest.approx([0, -1.5, -1])
-    assert found.row_dual @ program.row_high == pytest.approx(found.objective)
+    optimum = optimal(solve(program))
+    assert optimum.x == pytest.approx([2, 6])
+    assert optimum.objective == pytest.approx(-36)
+    assert optimum.row_dual == pytest.approx([0, -1.5, -1])
+    assert optimum.row_dual @ program.row_high == pytest.approx(optimum.objective)
 
 
 def test_a_contradiction_is_infeasible() -> None:
@@ -85,7 +85,7 @@ def test_an_unbounded_program_fails_with_its_reason() -> None:
     assert "nbounded" in outcome.reason
 
 
-def test_a_program_without_columns_is_judged_by_its_rows() -> None:
+def test_a_program_without_columns_is_decided_by_its_rows() -> None:
     assert optimal(solve(dense([], [[], []], [0, 1]))).objective == 0
     assert solve(dense([], [[]], [-1])) == Infeasible()
 
@@ -94,7 +94,7 @@ def test_a_program_without_rows_goes_to_its_bounds() -> None:
     assert optimal(solve(dense([-1, 1], [], [], high=3))).x == pytest.approx([3, 0])
 
 
-def test_what_is_not_a_number_is_refused_before_the_solver_sees_it() -> None:
+def test_a_nan_is_refused_before_it_reaches_the_solver() -> None:
     program = dense([np.nan], [[1]], [1])
     with pytest.raises(BrokenInvariantError, match="cost"):
         solve(program)
@@ -123,7 +123,7 @@ def test_counted_nodes_stop_a_whole_number_program_with_a_bound() -> None:
     assert outcome.objective >= best - 1e-6
 
 
-def test_the_clock_limit_counts_each_solve_of_an_open_model_anew() -> None:
+def test_the_time_limit_applies_to_each_solve_of_an_open_model() -> None:
     model = Model(knapsack(40, 10, seed=1))
     assert isinstance(model.solve(Limit(seconds=0)), TimeLimit)
     assert isinstance(model.solve(Limit(seconds=600)), Optimal)
@@ -141,12 +141,12 @@ def test_whole_numbers_agree_with_trying_all() -> None:
         for x in map(np.array, itertools.product((0.0, 1.0), repeat=8))
         if np.all(A @ x <= program.row_high)
     )
-    found = optimal(solve(program))
-    assert found.objective == pytest.approx(best)
-    assert set(found.x) <= {0.0, 1.0}
+    optimum = optimal(solve(program))
+    assert optimum.objective == pytest.approx(best)
+    assert set(optimum.x) <= {0.0, 1.0}
 
 
-def test_a_basis_given_back_needs_no_iterations() -> None:
+def test_a_solve_from_its_final_basis_needs_no_iterations() -> None:
     program = dense([-3, -5], [[1, 0], [0, 2], [3, 2]], [4, 12, 18])
     cold = optimal(solve(program))
     warm = optimal(solve(program, basis=cold.basis))
@@ -172,9 +172,9 @@ def test_an_open_model_follows_every_kind_of_change() -> None:
     model.add_columns(
         np.array([-100.0]), np.zeros(1), np.array([np.inf]), np.array([0, 1]), np.array([3]), np.array([2.0])
     )
-    found = optimal(model.solve())
-    assert found.objective == pytest.approx(-150)  # (0, 0, 1.5)
-    assert len(found.x) == 3
+    optimum = optimal(model.solve())
+    assert optimum.objective == pytest.approx(-150)  # (0, 0, 1.5)
+    assert len(optimum.x) == 3
     model.delete_rows(np.array([3]))
     model.set_bounds(np.array([2]), np.zeros(1), np.ones(1))
     assert optimal(model.solve()).objective == pytest.approx(-150)  # (1, 4, 1)
@@ -204,6 +204,6 @@ def test_a_single_optimum_is_known_to_be_single() -> None:
     assert not model.keep_optima(optimal(model.solve()))
 
 
-def test_a_basis_with_too_few_basic_variables_is_mended() -> None:
+def test_a_basis_with_too_few_basic_variables_is_repaired() -> None:
     program = dense([-3, -5], [[1, 0], [0, 2], [3, 2]], [4, 12, 18])
     assert optimal(solve(program, basis=Basis(bytes(2), bytes(3)))).objective == pytest.approx(-36)

@@ -1,4 +1,4 @@
-"""Jobs onto single nodes: near the exact program, in bounded work, and never over what is free."""
+"""Jobs placed on nodes: close to the exact program, in bounded work, and never on more GPUs than are free."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fairlead.numerics.spots import GREEDY, SpotChoices, exact, greedy, near
 
 
 def instance(seed: int, jobs: int = 12, nodes: int = 9) -> tuple[SpotChoices, IntArray]:
-    """Nodes of 3 to 8 idle GPUs with speeds of their own; jobs of several widths, wide ones over two neighbours."""
+    """Nodes with 3 to 8 idle GPUs and speeds of their own; jobs of several widths, wide ones on two neighbours."""
     random = stream(seed, "spots")
     free = random.integers(3, 9, nodes)
     speed = random.uniform(0.75, 1.05, nodes)
     job: list[int] = []
     value: list[float] = []
-    found: list[Spot] = []
+    spots_of_choices: list[Spot] = []
     for i in range(jobs):
         weight = float(np.exp(random.normal()))
         for width in sorted({int(w) for w in random.integers(1, 11, 4)}):
@@ -36,8 +36,8 @@ def instance(seed: int, jobs: int = 12, nodes: int = 9) -> tuple[SpotChoices, In
                     continue
                 job.append(i)
                 value.append(weight * width * float(min(speed[node] for node, _ in spot)))
-                found.append(spot)
-    return SpotChoices(np.array(job), np.array(value), found), free
+                spots_of_choices.append(spot)
+    return SpotChoices(np.array(job), np.array(value), spots_of_choices), free
 
 
 def used(plan: spots.SpotPlan, nodes: int) -> IntArray:
@@ -82,5 +82,5 @@ def test_in_queue_order_each_job_takes_its_best_spot_that_fits() -> None:
     assert greedy(choices, np.array([2, 2])).spots == {4: ((1, 2),), 2: ((0, 2),)}
 
 
-def test_nobody_gets_nothing() -> None:
+def test_without_jobs_the_plan_is_empty() -> None:
     assert near(SpotChoices(np.array([], dtype=np.int64), np.array([]), []), np.array([4])).spots == {}

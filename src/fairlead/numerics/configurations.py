@@ -1,12 +1,13 @@
-"""Jobs onto nodes, each in one of several configurations, solved in two stages.
+"""Jobs placed on nodes, each in one of several configurations, solved in two stages.
 
     max  sum_ic v_ic X_ic    s.t.  sum_c X_ic <= 1                every job i
                                    sum_ic X_ic a_icn <= free_n    every node n,     X in {0, 1}
 
-A configuration c is a spot: a_icn GPUs on node n. Handed to a solver as it stands this takes minutes at 512 GPUs, mostly
-because equal nodes can be exchanged. Stage 1 counts pieces in groups of equal nodes, whose linear program is nearly
-whole, and packs what it says onto real nodes, large pieces first. Stage 2 is the program above for what is left, and once more with the jobs on the emptiest nodes if the bound of the
-linear program says that this could pay (it does on a few nodes, where one gang more or less is much).
+A configuration c is a spot: a_icn GPUs on node n. Solved directly, this program takes minutes at 512 GPUs, mostly because
+equal nodes are interchangeable. Stage 1 counts pieces in groups of equal nodes; its linear program has a nearly whole
+solution, which is packed onto real nodes, large pieces first. Stage 2 solves the program above for the leftovers, and
+again together with the jobs on the emptiest nodes if the bound of the linear program shows that this could pay (which
+happens on a few nodes, where one gang more or less makes a difference).
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.solve import Limit, LinearProgram, Optimal, columns_from_entries, solve
 from fairlead.numerics.spots import GAP, GREEDY, ONE, SpotChoices, SpotPlan, near
 
-CUTS = (2, 3, 4)  # q of the rows that say how pieces fill a node
+CUTS = (2, 3, 4)  # q of the rows that limit how pieces fill a node
 STAGE_1 = Limit(iterations=200_000)
-WIDEST_GAP = 0.1  # of what is at stake in stage 2: where that is little it need not look far
-NEAR = 0.99  # of the bound: then nothing is taken up again
-AGAIN = 200  # jobs x nodes that stage 2 can take up again in a moment
+WIDEST_GAP = 0.1  # of the value that stage 2 decides over: where that is small, a coarse solution is enough
+NEAR = 0.99  # of the bound: from here on no placed job is reconsidered
+AGAIN = 200  # jobs x nodes that stage 2 can reconsider quickly
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Nodes that are the same to every job: of one kind, with as many GPUs idle."""
+    """Nodes that are interchangeable for every job: of one kind, with the same number of idle GPUs."""
 
-    of: IntArray  # n  group, -1 = nothing idle
+    of: IntArray  # n  group; -1: no idle GPUs
     idle: IntArray  # g  GPUs on each node
     kind: IntArray  # g
     nodes: tuple[tuple[int, ...], ...]  # g  in the order in which they are filled
 
 
 def group_nodes(kind: IntArray, free: IntArray, fill_order: IntArray) -> Groups:
-    """Nodes (n) by kind and idle GPUs; inside a group `fill_order` names all nodes, first come first."""
+    """Nodes (n) grouped by kind and idle GPUs; `fill_order` lists all nodes in the order in which they are filled."""
     some = np.flatnonzero(free > 0)
     keys, index = np.unique(np.column_stack((kind[some], free[some])), axis=0, return_inverse=True)
     of = np.full(len(free), -1, dtype=np.int64)
@@ -53,7 +54,7 @@ def group_nodes(kind: IntArray, free: IntArray, fill_order: IntArray) -> Groups:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """What jobs may take in stage 1: `gpus` on nodes of a `group`, filled one after the other; or just this spot."""
+    """What jobs may take in stage 1: `gpus` on nodes of a `group`, filled one after the other, or exactly one spot."""
 
     job: IntArray  # c
     value: FloatArray  # c
@@ -64,7 +65,7 @@ class Choices:
     spots: tuple[Spot, ...]  # s
 
 
-# residual(jobs that stage 1 left open, those it placed, free) -> what the former, and others who wait, may take
+# residual(jobs that stage 1 left open, jobs that it placed, free) -> spots for the former and for other waiting jobs
 Residual = Callable[[list[int], Container[int], IntArray], SpotChoices]
 
 
@@ -77,11 +78,11 @@ def two_stage(
     present: Mapping[int, Spot] | None = None,
     solve_s: float | None = None,
 ) -> SpotPlan:
-    """Groups, packing, then the leftovers. `order` is the queue, for when a solve gives up or takes over `solve_s`: then
-    who runs stays where it is at `present`.
+    """The plan of both stages: groups, packing, then the leftovers.
 
-    Values of stage 2 must be on the scale of stage 1, so that a job that gains little there does not look as good as
-    one that gains much.
+    `order` is the queue. It decides if a solve gives up or takes longer than `solve_s`; running jobs then keep their
+    `present` spots. Values of stage 2 must be on the scale of stage 1, so that a job that gains little there does not
+    look as good as one that gains much.
     """
     x = _relax(choices, groups, replace(STAGE_1, seconds=solve_s))
     room = _NodeRoom(groups, free)
@@ -112,9 +113,9 @@ def two_stage(
 
 
 def _released(room: _NodeRoom, open_jobs: set[int]) -> list[set[int]]:
-    """Which jobs stage 2 takes up again: first none, then those on the nodes with the most room, as many as it can bear.
+    """The jobs that stage 2 reconsiders: first none, then as many as it can afford, from the nodes with the most room.
 
-    Nodes that are left half full often are so because of who sits there already.
+    If a node is left half full, the reason is often the jobs that are already on it.
     """
     if not any(room.free):
         return []
@@ -136,7 +137,7 @@ def _released(room: _NodeRoom, open_jobs: set[int]) -> list[set[int]]:
 
 
 def _relax(choices: Choices, groups: Groups, limit: Limit) -> FloatArray | None:
-    """Stage 1, fractional: columns of groups, then of spots. None = gave up.
+    """The fractional solution of stage 1: columns of groups, then of spots. None if the solver gave up.
 
         sum of sizes <= n_g f_g,    sum (ceil(q size / f_g) - 1) <= n_g (q - 1)   for q = 2, 3, 4      every group g
 
@@ -163,7 +164,7 @@ def _relax(choices: Choices, groups: Groups, limit: Limit) -> FloatArray | None:
         amount.append(gpus if q == 1 else -(-q * gpus // groups.idle[group]) - 1)
     job = np.concatenate((choices.job, choices.spot_job))
     rows = kinds * len(groups.idle)
-    seen, job_row = np.unique(job, return_inverse=True)
+    jobs, job_row = np.unique(job, return_inverse=True)
     column.append(np.arange(len(value)))
     row.append(rows + job_row)
     amount.append(np.ones(len(value), dtype=np.int64))
@@ -174,8 +175,8 @@ def _relax(choices: Choices, groups: Groups, limit: Limit) -> FloatArray | None:
         cost=-value / value.max(),
         low=np.zeros(len(value)),
         high=np.full(len(value), np.inf),
-        row_low=np.full(rows + len(seen), -np.inf),
-        row_high=np.concatenate((high.ravel(), np.ones(len(seen)))).astype(np.float64),
+        row_low=np.full(rows + len(jobs), -np.inf),
+        row_high=np.concatenate((high.ravel(), np.ones(len(jobs)))).astype(np.float64),
         start=start,
         index=index,
         value=entries,
@@ -194,7 +195,7 @@ def _summed(row: IntArray, column: IntArray, amount: IntArray, columns: int) -> 
 
 
 class _NodeRoom:
-    """Free GPUs on real nodes, and who has been put there."""
+    """Free GPUs on real nodes, and the jobs that have been placed there."""
 
     def __init__(self, groups: Groups, free: IntArray) -> None:
         self.free: list[int] = free.tolist()
@@ -236,7 +237,7 @@ class _NodeRoom:
 
 
 def _neighbours(nodes: list[int], count: int) -> list[int]:
-    """So many nodes with numbers in a row, else the first ones."""
+    """`count` nodes with consecutive numbers, or else the first `count`."""
     for first in range(len(nodes) - count + 1):
         if nodes[first + count - 1] - nodes[first] == count - 1:
             return nodes[first : first + count]
@@ -244,7 +245,7 @@ def _neighbours(nodes: list[int], count: int) -> list[int]:
 
 
 def _pack(choices: Choices, room: _NodeRoom, on_groups: IntArray, on_spots: IntArray) -> dict[int, float]:
-    """Who has a spot of its own first, then the largest, the most valuable of a size first. Job -> value, if it fitted."""
+    """Place jobs with a spot of their own, then large before small, then valuable ones. Job -> value, for those that fit."""
     worth: dict[int, float] = {}
     for s in on_spots.tolist():
         if room.put(int(choices.spot_job[s]), choices.spots[s]):

@@ -1,9 +1,10 @@
-"""Which of a group's nodes gets which bundle of jobs, once it is known what is packed together.
+"""Which node of a group gets which bundle of jobs, once it is decided which jobs are packed together.
 
     max  sum_bn V_bn Y_bn    s.t.  sum_n Y_bn = 1   every bundle b,    sum_b Y_bn = 1   every node n,    Y in {0, 1}
 
-V_bn is what the jobs of bundle b are worth on node n. Nodes of a group have as many GPUs idle, so that whole bundles change
-places freely; stage 1 takes such nodes for equal, although their speeds differ within a bin and from job to job.
+V_bn is what the jobs of bundle b are worth on node n. The nodes of a group have equally many idle GPUs, so whole bundles
+can change places freely; stage 1 treats such nodes as equal, although their speeds differ within a bin and from job to
+job.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.configurations import Groups
 
-LEAST_GAIN = 1e-9  # of what is at stake: less is rounding
+LEAST_GAIN = 1e-9  # relative to the present value; less is rounding
 
-# worth(job, GPUs, nodes) -> n  what the job is worth with so many GPUs of each of these nodes
+# worth(job, GPUs, nodes) -> n  what the job is worth with that many GPUs on each of these nodes
 Worth = Callable[[int, int, IntArray], FloatArray]
 
 
 def exchange(
     spots: Mapping[int, Spot], groups: Groups, present: Mapping[int, Spot], worth: Worth
 ) -> tuple[dict[int, Spot], float]:
-    """The spots with bundles exchanged inside groups, and by how much they are worth more; never less.
+    """The spots with bundles exchanged inside groups, and their gain in value, which is never negative.
 
-    A node stays as it is if a job on it is spread, or stays where it is at `present`.
+    A node keeps its bundle if a job on it is spread over several nodes, or stays on its `present` spot.
     """
     changed = dict(spots)
     bundles: dict[int, list[int]] = {}
@@ -56,8 +57,8 @@ def exchange(
 
 
 def _assign(value: FloatArray, now: IntArray) -> tuple[IntArray, float]:
-    """Column of each row at the greatest total value, and how much that is above the present columns."""
-    from fairlead.numerics.matching import match  # numba: a moment that only who learns speeds pays
+    """The column of each row at the greatest total value, and its gain over the present columns."""
+    from fairlead.numerics.matching import match  # numba is slow to import; only policies that learn speeds need it
 
     rows = np.arange(len(value))
     best: IntArray = match(-value)

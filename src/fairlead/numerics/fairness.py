@@ -1,8 +1,8 @@
-"""Is this division fair? Envy, sharing incentive, Pareto gap, and what a lie would gain.
+"""The fairness of a division: envy, sharing incentive, Pareto gap, and the gain from a lie.
 
 Tenants l with weights w_l hold x_lj GPUs of type j, of which there are m_j; W_l is l's speedup vector, in units of the
-slowest type that it can use, and E_l = W_l.x_l its normalised throughput. Where a tenant has several job types, each is
-a virtual user with its part of the tenant's weight, and it is they who are audited.
+slowest type that it can use, and E_l = W_l.x_l its normalised throughput. If a tenant has several job types, each is a
+virtual user with its part of the tenant's weight, and the audit covers the virtual users.
 """
 
 from __future__ import annotations
@@ -20,28 +20,30 @@ Allocate = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]  # (speedu
 Direction = Literal["exaggerate", "under-report"]
 
 NOISE = 1e-12  # envy below this is rounding
-SLACK = 1e-9  # how much less a tenant may have in the search for a better division: shares come with rounding
+SLACK = 1e-9  # how much less a tenant may have in the search for a better division, because shares are rounded
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Tenants by position. None stands for a ratio over nothing; `pareto_gap` is None too where it was not asked for."""
+    """Fairness measures, with tenants by position. None is a ratio over zero, or a Pareto gap that was not requested."""
 
     max_envy: float | None  # the largest (W_l.x_i / w_i) / (W_l.x_l / w_l) - 1, or 0
-    envious: tuple[int, int] | None  # (l, i): l envies i most; None where nobody envies
+    envious: tuple[int, int] | None  # (l, i): l envies i most; None if there is no envy
     min_sharing_incentive: float | None  # the smallest W_l.x_l / (w_l / sum(w) W_l.m); None without tenants to compare
     worst_off: int | None  # that l
-    pareto_gap: float | None  # the largest gain of the total that hurts nobody, relative to the total
+    pareto_gap: float | None  # the largest gain of the total that harms no tenant, relative to the total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lie:
-    gain: float | None  # of true throughput, relative to telling the truth; 0 = no lie helps; None = from nothing
-    report: FloatArray  # j  the best report found
+    gain: (
+        float | None
+    )  # of true throughput, relative to an honest report; 0: no lie helps; None: honesty yields nothing
+    report: FloatArray  # j  the most profitable report
 
 
 def normalise(speedup: FloatArray) -> FloatArray:
-    """Each vector divided by its smallest positive entry; a vector of zeros stays."""
+    """Each vector divided by its smallest positive entry; a vector of zeros stays unchanged."""
     W = np.asarray(speedup, dtype=np.float64)
     slowest = np.where(W > 0, W, np.inf).min(axis=-1, initial=np.inf, keepdims=True)
     return W / np.where(np.isfinite(slowest), slowest, 1.0)
@@ -50,7 +52,7 @@ def normalise(speedup: FloatArray) -> FloatArray:
 def audit(
     speedup: FloatArray, shares: FloatArray, capacity: FloatArray, weight: FloatArray, *, pareto: bool = True
 ) -> Audit:
-    """`pareto=False` leaves out the one part that solves a program."""
+    """The audit of a division. `pareto=False` skips the one measure that solves a program."""
     W = normalise(speedup)
     max_envy, envious = _largest_envy(W, shares, weight)
     incentive, worst_off = _smallest_incentive(W, shares, capacity, weight)
@@ -61,7 +63,7 @@ def audit(
 def pareto_gap(speedup: FloatArray, shares: FloatArray, capacity: FloatArray) -> float | None:
     """max{ sum E' - sum E : E' >= E, x' feasible } / sum E.
 
-    Tenants with equal vectors can pass GPUs on to each other one for one, so they are one row.
+    Tenants with equal vectors can exchange GPUs one for one, so they share one row.
     """
     W = normalise(speedup)
     values = np.einsum("lj,lj->l", W, shares)
@@ -83,10 +85,10 @@ def gain_by_lying(
     rng: np.random.Generator,
     tries: int = 40,
 ) -> Lie:
-    """The best lie of one tenant that a search finds: a lower bound of what lying can gain.
+    """The most profitable lie of one tenant that a search discovers: a lower bound on the gain from lying.
 
     The slowest usable type stays the unit. "exaggerate" raises other entries, "under-report" lowers them (not below the
-    unit). Tried: all entries at once, each alone, random ones, then ever smaller steps around the best.
+    unit). The search tries all entries at once, each alone, random ones, and then ever smaller steps around the best.
     """
     truth = normalise(speedup)
     honest = float(truth[tenant] @ allocate(truth, capacity, weight)[tenant])
@@ -107,18 +109,18 @@ def _largest_envy(W: FloatArray, x: FloatArray, w: FloatArray) -> tuple[float | 
     if len(W) < 2:
         return 0.0, None
     per_weight = x / np.asarray(w, dtype=np.float64)[:, None]  # i,j
-    value = W @ per_weight.T  # l,i  what l would make of i's GPUs
+    value = W @ per_weight.T  # l,i  throughput of l with i's GPUs
     own = value.diagonal().copy()
     np.fill_diagonal(value, -1.0)
     envied = value.argmax(axis=1)
     most = value[np.arange(len(W)), envied]
     from_nothing = np.flatnonzero((own <= 0) & (most > 0))
     if len(from_nothing):
-        who = int(from_nothing[most[from_nothing].argmax()])
-        return None, (who, int(envied[who]))
+        envious = int(from_nothing[most[from_nothing].argmax()])
+        return None, (envious, int(envied[envious]))
     envy = np.divide(most, own, out=np.ones_like(own), where=own > 0) - 1.0
-    who = int(envy.argmax())
-    return (float(envy[who]), (who, int(envied[who]))) if envy[who] > NOISE else (0.0, None)
+    envious = int(envy.argmax())
+    return (float(envy[envious]), (envious, int(envied[envious]))) if envy[envious] > NOISE else (0.0, None)
 
 
 def _smallest_incentive(W: FloatArray, x: FloatArray, m: FloatArray, w: FloatArray) -> tuple[float | None, int | None]:
@@ -144,7 +146,7 @@ def _largest_total(W: FloatArray, m: FloatArray, level: FloatArray) -> float:
         columns=groups * k,
     )
     unit = float(whole.max(initial=1.0))
-    found = solve(
+    outcome = solve(
         LinearProgram(
             cost=-(W * m).ravel() / unit,
             low=np.zeros(groups * k),
@@ -157,15 +159,15 @@ def _largest_total(W: FloatArray, m: FloatArray, level: FloatArray) -> float:
         ),
         tolerance=SLACK,
     )
-    return -found.objective * unit if isinstance(found, Optimal) else float(level.sum())
+    return -outcome.objective * unit if isinstance(outcome, Optimal) else float(level.sum())
 
 
 def _value_of(
     lie: FloatArray, allocate: Allocate, truth: FloatArray, capacity: FloatArray, weight: FloatArray, tenant: int
 ) -> float:
-    told = truth.copy()
-    told[tenant] = lie
-    return float(truth[tenant] @ allocate(told, capacity, weight)[tenant])
+    reports = truth.copy()
+    reports[tenant] = lie
+    return float(truth[tenant] @ allocate(reports, capacity, weight)[tenant])
 
 
 def _first_lies(truth: FloatArray, direction: Direction, rng: np.random.Generator, tries: int) -> Iterator[FloatArray]:
@@ -185,7 +187,7 @@ def _nearby(report: FloatArray, truth: FloatArray, direction: Direction, step: f
 
 
 def _others(truth: FloatArray) -> IntArray:
-    """Every usable type but the unit."""
+    """Every usable type except the unit."""
     usable = np.flatnonzero(truth > 0)
     return usable[usable != usable[truth[usable].argmin()]] if len(usable) else usable
 

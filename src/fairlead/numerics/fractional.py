@@ -1,4 +1,4 @@
-"""Fractional completion time: when the parts of a job are done on average, and how early that could be at best."""
+"""Fractional completion time: when the parts of a job are done on average, and a lower bound on it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from fairlead.model.arrays import FloatArray, IntArray
 
 
 def fractional_bound(arrival_s: FloatArray, samples: FloatArray, rate: FloatArray, width: IntArray, gpus: int) -> float:
-    """No schedule has a smaller sum over jobs of fractional completion times, integral of (t - a_j) d(part done).
+    """A lower bound on the sum over jobs of fractional completion times, the integral of (t - a_j) d(part done).
 
-    Alone on its fastest type, a job's is half its run time: one bound. The other: a part p of a job takes at least p V_j
-    GPU-seconds, V_j = min_t d_j W_j / theta_jt, so a single machine that does `gpus` GPU-seconds a second, with no gangs
-    and no types, is at least as good; there the job of the least V_j first is best of all. The larger of the two.
+    It is the larger of two bounds. First, the fractional completion time of a job that is alone on its fastest type is
+    half its run time. Second, a part p of a job takes at least p V_j GPU-seconds, V_j = min_t d_j W_j / theta_jt, so a
+    single machine that does `gpus` GPU-seconds per second, without gangs or types, is at least as good as the cluster;
+    on that machine it is optimal to run the job with the least V_j first.
     """
     with np.errstate(divide="ignore"):
         least_s = (samples[:, None] / rate).min(axis=1)  # j  alone on the fastest type
@@ -23,7 +24,7 @@ def fractional_bound(arrival_s: FloatArray, samples: FloatArray, rate: FloatArra
 
 
 def _pooled(arrival_s: FloatArray, volume: FloatArray, gpus: int) -> float:
-    """Highest density first on one machine: event by event, exact."""
+    """The second bound: highest density first on one machine, computed exactly, event by event."""
     order = np.argsort(arrival_s, kind="stable").tolist()
     left = volume.tolist()  # j  GPU-seconds
     waiting: list[tuple[float, int]] = []

@@ -1,4 +1,4 @@
-"""One round as a program: gangs to GPU types at the least cost, with no GPU idle while a gang fits."""
+"""One round as a program: gangs assigned to GPU types at the least cost, with no GPU idle while a gang fits."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from fairlead.numerics.solve import TOLERANCE, Limit, LinearProgram, Optimal, Ti
 
 ITERATIONS = 1_000_000  # of one solve
 NODES = 50  # of one whole-number solve
-CLOSE = 0.003  # of the sum of |c| over what is granted: a rounded answer this close to its bound is good enough
-TABLE = 400_000  # jobs x ways to divide what they may have: up to here all of them are gone through, 2-3 ms
+CLOSE = 0.003  # of the sum of |c| over all grants: a rounded solution this close to its bound is good enough
+TABLE = 400_000  # jobs x ways to divide the GPUs left for them: up to this many are enumerated, which takes 2-3 ms
 SETTLE = 40  # jobs; more take longer and gain little (1000 GPUs of 8 types, 4000 jobs: at most 0.2 % above the bound)
-ENOUGH = 2.0  # times the GPUs there are: jobs of so many are looked at first
-WHOLE = 0.999  # a job that the linear program grants this much of a type is granted it
-STAY = 1e-6  # rounds: of two equal choices, the type that a job holds; above the solver's tolerance of 1e-7
+ENOUGH = 2.0  # times the GPUs of the cluster: the first program contains jobs that ask for this many
+WHOLE = 0.999  # a job that gets this much of a type in the linear program is granted the type
+STAY = 1e-6  # rounds: the preference for the type that a job holds; above the solver's tolerance of 1e-7
 NO_TYPE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard a round is thought about; counted, never timed."""
+    """How much work a round may take; counted, never timed."""
 
     settle: int = SETTLE  # jobs
     exact: bool = False
@@ -39,16 +39,16 @@ def assign(
     effort: Effort | None = None,
     bonus: float | None = None,
 ) -> tuple[IntArray, str]:
-    """j  type of each job or -1, and how it was found.
+    """j  type of each job or -1, and the name of the method that decided it.
 
         min  sum_j sum_i (c_ij - B d_j) x_ij     s.t.  sum_i x_ij <= 1,   sum_j d_j x_ij <= Y_i,   x_ij in {0, 1}
 
-    B, the `bonus`, is what a GPU in use is worth; None = more than any c_ij / d_j, so that as many are used as can be.
+    B, the `bonus`, is the worth of a GPU in use; None: more than any c_ij / d_j, so that as many GPUs as possible are used.
 
-    The linear program has at most one fractional job per type. These jobs are let go, and the GPUs that are free then go
-    out one by one where a GPU costs least: to the smallest c_ij / d_j that fits. Where that costs more than `CLOSE` above
-    the linear program, the `settle` jobs that it cares about least are decided anew: over all ways to divide what the
-    others leave, where these are few enough to list, else by a small whole-number program.
+    The linear program has at most one fractional job per type. These jobs are dropped, and the free GPUs are then handed
+    out where a GPU costs least, always to the smallest c_ij / d_j that fits. If the result costs more than `CLOSE` above
+    the linear program, the `settle` jobs for which the choice matters least are decided again: by enumerating all ways
+    to divide what the others leave, if these are few enough, or else by a small whole-number program.
     """
     effort = effort or Effort()
     cells = _cells(c, runs, d, Y, held, bonus)
@@ -83,11 +83,11 @@ class _GrantCells:
 
     @property
     def price(self) -> FloatArray:
-        """x  c - B d: what the programs add up."""
+        """x  c - B d: the cost of each cell in the programs."""
         return np.asarray(self.cost - self.bonus * self.d[self.jobs])
 
     def part(self, open_jobs: BoolArray, Y: IntArray, bonus: float) -> tuple[_GrantCells, BoolArray]:
-        """The cells of some jobs, who are then numbered from 0, on what is left; and which cells these are."""
+        """The cells of the open jobs, renumbered from 0, with Y GPUs; and which of all cells these are."""
         mine = open_jobs[self.jobs]
         row = np.cumsum(open_jobs) - 1  # of an open job
         jobs, types, cost = row[self.jobs[mine]], self.types[mine], self.cost[mine]
@@ -126,7 +126,7 @@ class _GrantCells:
         return self.Y - np.bincount(type_of[ran], self.d[ran], len(self.Y)).astype(np.int64)
 
     def refill(self, type_of: IntArray) -> IntArray:
-        """Until nothing fits: free GPUs to jobs without any, by increasing c / d; ties to the earlier job and type."""
+        """Grant free GPUs to jobs without any, by increasing c / d, until nothing fits; ties go to the earlier job and type."""
         free = self.free(type_of)
         could = np.flatnonzero((type_of[self.jobs] < 0) & (self.d[self.jobs] <= free[self.types]))
         could = could[np.argsort(self.price[could] / self.d[self.jobs[could]], kind="stable")]
@@ -141,7 +141,7 @@ class _GrantCells:
 def _cells(
     c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray, bonus: float | None
 ) -> _GrantCells:
-    """Of two equal choices the type that a job holds is the cheaper one."""
+    """The cells of a round. Of two equal choices, the type that a job holds is the cheaper one."""
     jobs, types = np.nonzero(runs)
     cost = c[jobs, types] - STAY * (held[jobs] == types)
     return _GrantCells(jobs, types, cost, d, Y, _bonus(cost, d[jobs]) if bonus is None else bonus, bonus is None)
@@ -163,10 +163,10 @@ class _Relaxed:
 
 
 def _relax(cells: _GrantCells, iterations: int) -> _Relaxed | None:
-    """First among the jobs that are cheap per GPU, twice as many as fit; then with those that the prices call for.
+    """Solve first for the jobs that are cheap per GPU, twice as many as fit; then add the jobs that the prices admit.
 
-    A job left out has a slack row, so it belongs in only where c - B d is below the price of its GPUs: when there is no
-    such job, the optimum of the part is the optimum of all.
+    The row of an omitted job is slack, so the job matters only if c - B d is below the price of its GPUs. When there is
+    no such job, the optimum of the part is the optimum of the whole.
     """
     at_best = np.full(len(cells.d), np.inf)
     np.minimum.at(at_best, cells.jobs, cells.price / cells.d[cells.jobs])
@@ -175,22 +175,22 @@ def _relax(cells: _GrantCells, iterations: int) -> _Relaxed | None:
     inside[first[: np.searchsorted(np.cumsum(cells.d[first]), ENOUGH * cells.Y.sum()) + 1]] = True
     while True:
         part, mine = cells.part(inside, cells.Y, cells.bonus)
-        found = solve(part.program(), Limit(iterations=iterations))
-        if not isinstance(found, Optimal):
+        outcome = solve(part.program(), Limit(iterations=iterations))
+        if not isinstance(outcome, Optimal):
             return None
         alone = np.zeros(len(cells.d))
-        alone[inside] = found.row_dual[: len(part.d)]
-        price = found.row_dual[len(part.d) :]
-        wanted = cells.jobs[~mine & (cells.price < price[cells.types] * cells.d[cells.jobs] - TOLERANCE)]
-        if not wanted.size:
+        alone[inside] = outcome.row_dual[: len(part.d)]
+        price = outcome.row_dual[len(part.d) :]
+        missing = cells.jobs[~mine & (cells.price < price[cells.types] * cells.d[cells.jobs] - TOLERANCE)]
+        if not missing.size:
             x = np.zeros(len(cells.cost))
-            x[mine] = found.x
-            return _Relaxed(x, found.objective, alone, price)
-        inside[wanted] = True
+            x[mine] = outcome.x
+            return _Relaxed(x, outcome.objective, alone, price)
+        inside[missing] = True
 
 
 def _regret(cells: _GrantCells, relaxed: _Relaxed) -> FloatArray:
-    """j  how much the job's second best choice costs more than its best, at the prices of the program."""
+    """j  how much more the job's second-best choice costs than its best, at the prices of the program."""
     choice = np.full((len(cells.d), len(cells.Y) + 1), np.inf)  # j,i+1  the last: no GPUs
     choice[:, -1] = -relaxed.alone
     width = cells.d[cells.jobs]
@@ -200,23 +200,23 @@ def _regret(cells: _GrantCells, relaxed: _Relaxed) -> FloatArray:
 
 
 def _settled(cells: _GrantCells, sure: IntArray, open_jobs: BoolArray, nodes: int, close: float) -> IntArray | None:
-    """The best types of the open jobs on what the others leave, then a refill; None if none was found in time.
+    """The best types of the open jobs on what the others leave, then a refill; None if the solver ran out of nodes.
 
-    The solver may stop when its answer is `close` to its bound.
+    The solver may stop when its solution is `close` to its bound.
     """
     mine = open_jobs[cells.jobs]
     if int(open_jobs.sum()) * int(np.prod(cells.free(sure) + 1.0)) <= TABLE:
         return cells.refill(_best_of_all(cells, sure, np.flatnonzero(open_jobs)))
-    # A bonus of their own: that of all jobs can be so large that the solver takes the costs for noise.
+    # The open jobs get a bonus of their own: that of all jobs can be so large that the solver treats the costs as noise.
     bonus = _bonus(cells.cost[mine], cells.d[cells.jobs[mine]]) if cells.above_all else cells.bonus
     part, mine = cells.part(open_jobs, cells.free(sure), bonus)
-    dearest = max(bonus, _bonus(part.cost, part.d[part.jobs]))
-    gap = close / (dearest * max(int(part.Y.sum()), 1))  # the objective is about that much times the GPUs
-    found = solve(part.program(whole=True), Limit(nodes=nodes), gap=gap)
-    if not isinstance(found, Optimal | TimeLimit) or found.x is None:
+    per_gpu = max(bonus, _bonus(part.cost, part.d[part.jobs]))
+    gap = close / (per_gpu * max(int(part.Y.sum()), 1))  # the objective is about per_gpu times the GPUs
+    outcome = solve(part.program(whole=True), Limit(nodes=nodes), gap=gap)
+    if not isinstance(outcome, Optimal | TimeLimit) or outcome.x is None:
         return None
     x = np.zeros(len(cells.cost))
-    x[mine] = found.x
+    x[mine] = outcome.x
     return cells.refill(cells.grant(sure, x))
 
 
@@ -249,7 +249,7 @@ def _best_of_all(cells: _GrantCells, sure: IntArray, jobs: IntArray) -> IntArray
 
 
 def _shifts(d: int, free: IntArray, price: FloatArray) -> list[tuple[int, tuple[slice, ...], tuple[slice, ...]]]:
-    """Types with room and a price for d more GPUs: where r has them, and r without them."""
+    """For each type with room and a price for d more GPUs: the entries of r that have them, and r without them."""
     shifts = []
     for i in np.flatnonzero((free >= d) & np.isfinite(price)).tolist():
         before, after = (slice(None),) * i, (slice(None),) * (len(free) - i - 1)

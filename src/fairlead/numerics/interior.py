@@ -1,15 +1,16 @@
-"""Divide GPUs of several types between thousands of unlike jobs: an interior-point method made for this one program.
+"""An interior-point method for one program: divide GPUs of several types among thousands of distinct jobs.
 
     max  c z + sum_g n_g h_g.x_g
-    s.t. r_g.x_g - k_g z - s_g = f_g            every group g: its speed is its floor, and s_g more
-         sum_t x_gt + u_g = 1                   its gang, u_g of the time idle
+    s.t. r_g.x_g - k_g z - s_g = f_g            every group g: its speed is its floor plus s_g
+         sum_t x_gt + u_g = 1                   its gang, idle for u_g of the time
          sum_g n_g x_gt + e_t = m_t + w_t z     every type t, e_t GPUs idle
          x, s, u, e, z >= 0
 
 x_gt is the part of its time that each job of group g spends on type t, n_g the GPUs that the group's jobs take when they
-all run. Groups meet only in the rows of the types. So each Newton step is a system of 2 x 2 for every group, solved for
-all of them at once, and one of (types + 1) squared: its cost grows with groups x types^2, and not with ties, through which
-a simplex method walks one by one. Mehrotra's predictor and corrector (SIAM J. Optimization 2, 1992).
+all run. Groups are coupled only by the rows of the types. Each Newton step therefore consists of a 2 x 2 system for every
+group, solved for all groups at once, and one system with (types + 1)^2 entries. Its cost grows with groups x types^2 and
+does not depend on ties, through which a simplex method walks one by one. The method is Mehrotra's predictor-corrector
+(SIAM J. Optimization 2, 1992).
 
 Dual variables: y of x, a of s (the price of a group's floor), b of u, p of e (the price of a GPU), v of z:
 
@@ -25,8 +26,8 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 
 GAP = 1e-9  # products of variables and their duals, on average, where everything is of the order of 1
-ROW = 1e-9  # what a row may lack
-WORST, LOST = 100.0, 1e6  # an answer may be this many times further off; this much above the best there is no way back
+ROW = 1e-9  # the residual that a row may leave
+WORST, LOST = 100.0, 1e6  # the error that a solution may have; an error this many times the best one never recovers
 MOST_STEPS = 80
 STEP = 0.99  # of the way to the boundary
 TINY = 1e-300
@@ -34,11 +35,11 @@ TINY = 1e-300
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """As above. Where the rate is 0 the job cannot run."""
+    """The program above. A job cannot run where its rate is 0."""
 
-    rate: FloatArray  # t,g  r, the largest of each group is 1
+    rate: FloatArray  # t,g  r; the largest of each group is 1
     gpus: FloatArray  # g  n
-    capacity: FloatArray  # t  m; negative where GPUs that grow with z are taken already
+    capacity: FloatArray  # t  m; negative where GPUs that grow with z are already taken
     floor: FloatArray  # g  f
     rise: FloatArray  # g  k, by which the floor grows with z
     widen: FloatArray  # t  w, by which the capacity grows with z
@@ -51,16 +52,16 @@ class Division:
     part: FloatArray  # t,g  x
     level: float  # z
     price: FloatArray  # t  p of a GPU; without gains in units in which all GPUs together cost about 1
-    floor_price: FloatArray  # g  a; next to nothing where the group has more than its floor
+    floor_price: FloatArray  # g  a; almost 0 where the group has more than its floor
     steps: int
 
 
 def solve_division(program: Program) -> Division | None:
-    """None where it does not converge, as it will where the floors cannot all be met."""
+    """The optimal division; None if the method does not converge, which happens if the floors cannot all be met."""
     whole = float(np.maximum(program.capacity, 0.0).sum() + program.widen.sum())
     if not whole > 0 or not program.gpus.size:
         return None
-    # In parts of the whole cluster, with the largest gain and the likely level at 1, everything is of the order of 1.
+    # In units of the whole cluster, of the largest gain and of the likely level, everything is of the order of 1.
     unit = float(np.abs(program.gain).max()) or 1.0
     likely = _likely_level(program, whole)
     q = Program(
@@ -73,7 +74,7 @@ def solve_division(program: Program) -> Division | None:
         program.gain / unit,
         program.level,
     )
-    # A program without room inside may run out of numbers: its error is then no number, and the best point counts.
+    # A program without an interior may overflow: its error is then not a number, and the best point so far counts.
     with np.errstate(over="ignore", invalid="ignore"):
         return _best_point(q, likely, unit)
 
@@ -88,14 +89,14 @@ def _best_point(q: Program, likely: float, unit: float) -> Division | None:
             x, _, _, _, z = point.variables
             _, a, _, p, _ = point.duals
             best, least = Division(x.copy(), float(z[0]) * likely, p * likely * unit, a * likely * unit, step), error
-        # Beyond the reach of double precision rows open again as the gap closes: the best point counts.
+        # At the limit of double precision, residuals grow again as the gap closes: the best point counts.
         if error < 1.0 or not error < LOST * least or not point.advance(lacks):
             break
     return best if least < WORST else None
 
 
 def _likely_level(q: Program, whole: float) -> float:
-    """Where z would end if every group were spread evenly over its types."""
+    """The level z if every group were spread evenly over its types."""
     spread = np.maximum(q.rate.sum(axis=0) / np.maximum((q.rate > 0).sum(axis=0), 1), TINY)  # g
     need = float(q.gpus @ (q.rise / spread)) / whole
     if need > 0:
@@ -108,16 +109,16 @@ _Views = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]  # t,
 
 
 class _Point:
-    """Where the method stands: (x, s, u, e, z) in one array, their duals (y, a, b, p, v) in another."""
+    """The current iterate: (x, s, u, e, z) in one array, their duals (y, a, b, p, v) in another."""
 
     def __init__(self, q: Program) -> None:
-        """Everybody a little of everything, at prices of the right order."""
+        """The first iterate: every group has a little of every type, at prices of the right order."""
         self.q, self.runs = q, q.rate > 0
         types, groups = q.rate.shape
         size = (types + 2) * groups + types + 1
         self._all, self._all_duals = np.empty(size), np.empty(size)
         self.variables, self.duals = self.views(self._all), self.views(self._all_duals)
-        self._nowhere = np.zeros(size)  # 1 where a group cannot run: x = 0 and y = 1 there for good
+        self._nowhere = np.zeros(size)  # 1 where a group cannot run: x = 0 and y = 1 stay fixed there
         self._nowhere[: types * groups] = ~self.runs.ravel()
         self._count: int = size - int(self._nowhere.sum())
         (x, s, u, e, z), (y, a, b, p, v) = self.variables, self.duals
@@ -148,7 +149,7 @@ class _Point:
         return float(np.dot(self._all, self._all_duals)) / self._count
 
     def lacks(self) -> _Views:
-        """Right minus left side of each kind of row: cells, floors, gangs, types, level."""
+        """The residuals (right minus left side) of each kind of row: cells, floors, gangs, types, level."""
         q, (x, s, u, e, z), (y, a, b, p, v) = self.q, self.variables, self.duals
         return (
             (y - (p[:, None] + b - a * q.rate - q.gain)) * self.runs,
@@ -159,13 +160,13 @@ class _Point:
         )
 
     def error(self, lacks: _Views) -> float:
-        """1 where everything is just within its tolerance. Rows of prices count relative to the largest of them."""
+        """1 if everything is just within its tolerance. Residuals of dual rows are relative to the largest dual."""
         cell, floor, gang, kind, level = (float(np.abs(lack).max()) for lack in lacks)
         largest = max(1.0, float(self._all_duals.max()))
         return max((self.gap / GAP, floor / ROW, gang / ROW, kind / ROW, cell / ROW / largest, level / ROW / largest))
 
     def advance(self, lacks: _Views) -> bool:
-        """One step towards the optimum. False where the numbers have run out."""
+        """Take one step towards the optimum. False if the step is not finite."""
         newton, gap = _Newton(self), self.gap
         product = self._all * self._all_duals
         step, step_dual = newton.direction(lacks, -product)
@@ -180,19 +181,19 @@ class _Point:
         return True
 
     def _reach(self, side: FloatArray, step: FloatArray) -> float:
-        """How far until the first variable is 0; at most 1 / STEP."""
+        """The step length at which the first variable becomes 0; at most 1 / STEP."""
         return 1.0 / max(-float((step / (side + self._nowhere)).min()), STEP)
 
 
 class _Newton:
-    """The linear system of one point, factored; two right-hand sides are solved with it.
+    """The factored linear system of one iterate; it is solved for two right-hand sides.
 
     With d = x / y, S = s / a, U = u / b and the mean rate w = sum_t d_t r_t / D, D = sum_t d_t, of each group, a step is
 
         dx_t = g_t - d_t (dp_t + db' - (r_t - w) da),     db' = db - w da
 
     and [A E; E C] (da, db') = right, A = sum_t d_t (r_t - w)^2 + S + w^2 U,  E = w U,  C = D + U. Near the optimum some d
-    are 1e10 and others 1e-10. So nothing here is a difference of large numbers that nearly cancel.
+    are 1e10 and others 1e-10, so nothing here is a difference of large numbers that nearly cancel.
     """
 
     def __init__(self, at: _Point) -> None:
@@ -225,12 +226,12 @@ class _Newton:
         matrix[:types, types] = matrix[types, :types] = self._da @ (n * k) - q.widen
         matrix[types, types] = float((n * k) @ self._da_z + v[0] / z[0])
         self._matrix = matrix
-        # The row of a gang gives the step of the largest of its pivots, which the formula above would blur.
+        # The step of a gang's largest pivot comes from its row, because the formula above would lose its digits.
         self._pivot = np.vstack((d, U)).argmax(axis=0)  # g
-        self._loose = S > 1.0  # g  the same for its floor
+        self._loose = S > 1.0  # g  the same for the group's floor
 
     def direction(self, lacks: _Views, wanted: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Steps of the variables and of the duals that close the rows and change the products as wanted."""
+        """Steps of the variables and of the duals that remove the residuals and change the products by `wanted`."""
         at, q, w, (cell, floor, gang, kind, level) = self._at, self._at.q, self._w, lacks
         (_, _, _, e, z), (y, a, b, p, v) = at.variables, at.duals
         want = at.views(wanted)
@@ -263,9 +264,9 @@ class _Newton:
 
 
 def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Symmetric, with entries of any size: brought to a diagonal of 1 first."""
+    """Solve a symmetric system with entries of any size: it is scaled to a diagonal of 1 first."""
     scale = 1.0 / np.sqrt(np.maximum(np.abs(matrix.diagonal()), TINY))
     try:
         return np.asarray(scale * np.linalg.solve(matrix * scale * scale[:, None], right * scale))
-    except np.linalg.LinAlgError:  # exactly singular: the caller sees that there is no step
+    except np.linalg.LinAlgError:  # exactly singular: the caller stops at a step that is not finite
         return np.full(len(right), np.nan)

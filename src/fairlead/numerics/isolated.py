@@ -1,4 +1,4 @@
-"""The isolated share: what a job would hold if the cluster were cut into equal private slices."""
+"""The isolated share: what a job would hold if the cluster were divided into equal private slices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def isolated_shares(
 ) -> FloatArray:
     """j,t  GPUs: w_j / sum(w) of every type that the job can use, scaled down where that is more than its gang.
 
-    `whole` is sum(w) where these are not all the jobs.
+    `whole` is sum(w) if there are more jobs than these.
     """
     if not len(width):
         return np.zeros((0, len(capacity)))

@@ -8,7 +8,7 @@ from numba import njit
 
 @njit(cache=True)
 def match(cost):
-    """The column of each row, each column at most once, at the least total cost. Needs rows <= columns."""
+    """The column of each row at the least total cost, each column used at most once. Needs rows <= columns."""
     rows, columns = cost.shape
     row_price, column_price = np.zeros(rows + 1), np.zeros(columns + 1)
     row_of, way = np.zeros(columns + 1, np.int64), np.zeros(columns + 1, np.int64)
@@ -43,8 +43,8 @@ def match(cost):
             before = way[at]
             row_of[at] = row_of[before]
             at = before
-    found = np.empty(rows, np.int64)
+    column_of = np.empty(rows, np.int64)
     for j in range(1, columns + 1):
         if row_of[j] > 0:
-            found[row_of[j] - 1] = j - 1
-    return found
+            column_of[row_of[j] - 1] = j - 1
+    return column_of

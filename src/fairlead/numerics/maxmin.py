@@ -1,4 +1,4 @@
-"""Max-min over groups of equal jobs on typed GPUs: a linear program with one answer, kept open between solves."""
+"""Max-min over groups of equal jobs on typed GPUs: a linear program with one solution, kept open between solves."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.levels import Gangs, raise_in_step_then_total
 from fairlead.numerics.solve import Limit, LinearProgram, Model, Optimal
 
-# The smallest value may fall this far (relative) short of its optimum when the total is raised: above the solver's
-# own tolerance, far below what a round of whole GPUs can express.
+# The smallest value may be this far (relative) below its optimum when the total is raised: more than the solver's own
+# tolerance, far less than a round of whole GPUs can express.
 SLACK = 1e-7
-# Ties between equally good answers are broken by preferences this small, so that there is one answer.
+# Ties between equally good solutions are broken by preferences this small, so that the solution is unique.
 TIE = 1e-5
-SHARE_GRID = 9  # decimals of a share: below is noise, in which a warm and a cold start differ
+SHARE_GRID = 9  # decimals of a share; what is smaller is noise, in which a warm and a cold start differ
 NEAR = 10 * TIE  # rates this close together (relative) leave the choice to the program
-GOLDEN = 0.6180339887498949  # steps of it never meet
-# Above this many unlike groups the programs are not kept open: opening them takes longer than a hundred solves on their own.
-# Below, a warm solve takes 1 to 14 ms where one on its own takes 4 to 29 (docs/decisions/0070).
+GOLDEN = 0.6180339887498949  # its multiples modulo 1 never coincide
+# With more distinct groups than this the programs are not kept open: opening them takes longer than a hundred separate
+# solves. With fewer, a warm solve takes 1 to 14 ms and a separate one 4 to 29 ms (docs/decisions/0070).
 MANY = 1000
 ITERATIONS = Limit(iterations=100_000)
 _Z = 0  # the column of the level
@@ -33,27 +33,27 @@ class MaxMin:
 
 
 class MaxMinSolver:
-    """First the smallest value as high as it goes, then the total.
+    """Maximises first the smallest value, then the total.
 
         max z   s.t.  v_g.x_g >= z,   sum_t x_gt <= d_g,   sum_g n_g x_gt <= m_t,   x >= 0       v_gt = scale_g rate_gt
 
-    Written in y = n x and with z's coefficient n_g / scale_g, so that jobs coming and going change one column and some
-    bounds. Both steps have an open program of their own, each with its last basis as a good start. Groups stay in
-    with n = 0 when their jobs are gone. The open programs are a cache: they make an answer cheaper, never different,
-    because the answer is unique.
+    The program is written in y = n x, with z's coefficient n_g / scale_g, so that jobs that come and go change one column
+    and some bounds. Both steps have an open program of their own, and each starts from its last basis. Groups whose jobs
+    are gone stay in the program with n = 0. The open programs are a cache: they make a solution cheaper but never
+    different, because the solution is unique.
     """
 
     def __init__(self, types: int, many: int = MANY) -> None:
         self._types, self._many = types, many
         self._group: dict[bytes, int] = {}
-        self._column_of = np.zeros((0, types), dtype=np.int64)  # group,t  _Z where it has no rate
-        self._worth = np.zeros(1)  # by column: the group's rate there, its largest is 1, nudged apart
+        self._column_of = np.zeros((0, types), dtype=np.int64)  # group,t  _Z where the group has no rate
+        self._worth = np.zeros(1)  # by column: the group's rate there, relative to its largest, perturbed to break ties
         self._group_of = np.zeros(1, dtype=np.int64)  # by column
         self._level, self._total = (
             Model(_empty(types, cost=-1.0), duals=False),
             Model(_empty(types, cost=0.0), duals=False),
         )
-        # What the programs hold now: GPUs by type, by group its coefficient of the level and its GPUs, costs by column.
+        # What the programs contain now: GPUs by type; coefficient of the level and GPUs by group; costs by column.
         self._capacity = np.zeros(types)
         self._need, self._most, self._cost = np.zeros(0), np.zeros(0), np.zeros(1)
 
@@ -65,7 +65,7 @@ class MaxMinSolver:
         count: IntArray | FloatArray,
         capacity: IntArray | FloatArray,
     ) -> MaxMin | None:
-        """Groups (g) in any order; None if the solver gave up. A group without any rate gets nothing."""
+        """The shares of groups (g), in any order; None if the solver gave up. A group without any rate gets nothing."""
         top = rate.max(axis=1)  # g
         strength = top * scale  # g  value of one GPU of its best type
         alive = strength.argsort(kind="stable")[np.count_nonzero(top <= 0) :]
@@ -73,7 +73,7 @@ class MaxMinSolver:
             return MaxMin(np.zeros(rate.shape), 0.0)
         best = rate > (1 - NEAR) * top[:, None]  # g,t
         if np.count_nonzero(best) == len(alive) and ((count * width) @ best <= capacity).all():
-            # One type is clearly best for each group, and there is room for all of them: nobody competes.
+            # One type is clearly best for each group and there is room for all of them, so no groups compete.
             return MaxMin(best * width[:, None].astype(np.float64), float((strength * width)[alive].min()))
         if len(alive) > self._many:
             many = _max_min_of_many(rate, strength, width, count, capacity)
@@ -83,7 +83,7 @@ class MaxMinSolver:
         groups = self._find_all(rate[alive] / top[alive, None], width[alive])
         most, need, value = np.zeros((3, self.size))  # by group
         most[groups] = n * width[alive]
-        need[groups] = n / strength  # worth that all jobs of the group need for a level of 1
+        need[groups] = n / strength  # the worth that all jobs of the group need for a level of 1
         value[groups] = strength
         self._set_gpus(np.asarray(capacity, dtype=np.float64), most)
         level = self._raise_level(need)
@@ -98,11 +98,11 @@ class MaxMinSolver:
 
     @property
     def size(self) -> int:
-        """Groups that it has ever seen."""
+        """The number of groups in the programs, including those whose jobs are gone."""
         return len(self._group)
 
     def _set_gpus(self, capacity: FloatArray, most: FloatArray) -> None:
-        """The same in both programs, and few change from one solve to the next."""
+        """Set the GPUs of types and groups in both programs; few of them change from one solve to the next."""
         types, groups = (capacity != self._capacity).nonzero()[0], (most != self._most).nonzero()[0]
         rows = [*types.tolist(), *(self._types + 2 * groups + 1).tolist()]
         for row, gpus in zip(rows, [*capacity[types].tolist(), *most[groups].tolist()], strict=True):
@@ -114,11 +114,11 @@ class MaxMinSolver:
         for group in (need != self._need).nonzero()[0].tolist():
             self._level.set_coefficient(self._types + 2 * group, _Z, -float(need[group]))
         self._need = need
-        found = self._level.solve(ITERATIONS)
-        return float(found.x[_Z]) if isinstance(found, Optimal) else None
+        outcome = self._level.solve(ITERATIONS)
+        return float(outcome.x[_Z]) if isinstance(outcome, Optimal) else None
 
     def _raise_total(self, value: FloatArray, least: FloatArray) -> FloatArray | None:
-        """x by column, 0 for the level."""
+        """x by column, with 0 for the level."""
         rows = np.arange(self._types, self._types + 2 * self.size, 2)
         self._total.set_row_bounds(rows, least, np.full(self.size, np.inf))
         cost = -self._worth * value[self._group_of]
@@ -126,14 +126,14 @@ class MaxMinSolver:
         if not np.array_equal(cost, self._cost):
             self._total.set_costs(np.arange(len(cost)), cost)
             self._cost = cost
-        found = self._total.solve(ITERATIONS)
-        if not isinstance(found, Optimal):
+        outcome = self._total.solve(ITERATIONS)
+        if not isinstance(outcome, Optimal):
             return None
-        found.x[_Z] = 0.0
-        return found.x
+        outcome.x[_Z] = 0.0
+        return outcome.x
 
     def _find_all(self, relative: FloatArray, width: IntArray) -> IntArray:
-        """Places of these groups in the programs; those with equal relative rates and width are told apart by rank."""
+        """Positions of these groups in the programs; groups with equal relative rates and width are numbered by rank."""
         rows = np.column_stack((relative, width.view(np.float64))).tobytes()  # rates and width, bit by bit
         size = len(rows) // len(width)
         groups: dict[bytes, int] = {}
@@ -146,7 +146,7 @@ class MaxMinSolver:
         return np.array(list(groups.values()))
 
     def _add(self, key: bytes, relative: FloatArray) -> int:
-        """Two rows (level, width) and a column per usable type."""
+        """Add a group: two rows (level, width) and a column per usable type. Returns its position."""
         group, types = self.size, np.flatnonzero(relative > 0)
         cells, level = len(types), self._types + 2 * self.size
         rows = np.column_stack((types, np.full(cells, level), np.full(cells, level + 1)))
@@ -183,8 +183,8 @@ def _max_min_of_many(
     count: IntArray | FloatArray,
     capacity: IntArray | FloatArray,
 ) -> MaxMin | None:
-    """The same by the method for thousands of unlike groups; a value is strength x width x part of full speed."""
-    width = np.minimum(width, np.ceil(np.sum(capacity)).astype(np.int64))  # nobody can use more than there is
+    """The same by the method for thousands of distinct groups; a value is strength x width x part of full speed."""
+    width = np.minimum(width, np.ceil(np.sum(capacity)).astype(np.int64))  # no group can use more than the cluster
     gangs = Gangs.of(rate, width, count, capacity)
     full = (strength * width)[gangs.alive]  # g  value of full speed
     raised = raise_in_step_then_total(gangs, 1.0 / full, full)
@@ -192,7 +192,7 @@ def _max_min_of_many(
 
 
 def _empty(types: int, cost: float) -> LinearProgram:
-    """The level, which only the first step uses, and one row of capacity per type."""
+    """A program without groups: the level, which only the first step uses, and one row of capacity per type."""
     return LinearProgram(
         cost=np.array([cost]),
         low=np.zeros(1),

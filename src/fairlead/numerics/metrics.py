@@ -1,4 +1,4 @@
-"""What is said of a run: formulas on columns of jobs (j) and types (t). docs/metrics.md has them in words."""
+"""The metrics of a run: formulas on columns of jobs (j) and types (t). docs/metrics.md explains them in words."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 
-Statistic = float | None  # None where nothing can be said, never NaN
-SAME = 1e-9  # relative: values that differ by rounding only
+Statistic = float | None  # None where there is no value; never NaN
+SAME = 1e-9  # relative; values this close differ by rounding only
 
 
 def spread_of(values: FloatArray, *names: str) -> dict[str, Statistic]:
@@ -29,7 +29,7 @@ def _statistic(values: FloatArray, name: str) -> Statistic:
 
 
 def _percentile(values: FloatArray, percent: float) -> float:
-    """On the line between the two nearest values, as np.percentile has it; that one imports masked arrays, 0.01 s."""
+    """The linear interpolation of np.percentile, without its import of masked arrays, which takes 0.01 s."""
     place = percent / 100 * (len(values) - 1)
     low, part = int(place), place - int(place)
     high = min(low + 1, len(values) - 1)
@@ -39,14 +39,14 @@ def _percentile(values: FloatArray, percent: float) -> float:
 
 
 def share_at_most(values: FloatArray, bound: float) -> Statistic:
-    """What lies above the bound by rounding alone is at it."""
+    """The part of the values that are at most the bound, or above it by rounding alone."""
     return float((values <= bound * (1 + SAME)).mean()) if len(values) else None
 
 
 def recent(end_s: FloatArray, values: FloatArray, window_s: float) -> dict[str, Statistic]:
-    """Means over the jobs that ended within `window_s` before an end: before the last one, and where that was largest.
+    """Mean over the jobs that ended within `window_s` before an end: for the last end, and the largest over all ends.
 
-    Of latency ratios this is Hops' recent average, which tells who submits a job how long jobs like it wait just now.
+    Applied to latency ratios, this is Hops' recent average, which shows users how long jobs wait at present.
     """
     if not len(end_s):
         return {"last": None, "max": None}
@@ -69,7 +69,7 @@ def isolated_rate(rate: FloatArray, width: IntArray, capacity: IntArray, crowd: 
 
 
 def expected_run_s(samples: FloatArray, rate: FloatArray, capacity: IntArray) -> FloatArray:
-    """j  run time without waiting, averaged over the types it can use by their GPU counts (Hops' "age")."""
+    """j  run time without waiting, averaged over the types that a job can use by their GPU counts (Hops' "age")."""
     usable = np.where(rate > 0, capacity, 0.0)  # j,t
     seconds = np.divide(samples[:, None], rate, out=np.zeros_like(rate), where=rate > 0)
     return np.asarray((usable * seconds).sum(axis=1) / np.maximum(usable.sum(axis=1), 1.0))
@@ -78,7 +78,7 @@ def expected_run_s(samples: FloatArray, rate: FloatArray, capacity: IntArray) ->
 def isolated_end_s(
     arrival_s: FloatArray, samples: FloatArray, rate: FloatArray, width: IntArray, capacity: IntArray
 ) -> FloatArray:
-    """j  when each job would end if every active job ran on its isolated 1/n share: exact, event by event.
+    """j  when each job would end if every active job ran on its isolated 1/n share; exact, computed event by event.
 
     A job's rate is A_j * min(1/(n d_j), 1/M_j) with A_j = sum_t theta_jt m_t and M_j the GPUs it can use, so jobs with
     the same (d, M) share one clock that runs at min(1/(n d), 1/M); a job ends when its clock has moved samples / A_j.
@@ -130,6 +130,6 @@ class _Clock:
 
 
 def jain(values: FloatArray) -> Statistic:
-    """Jain's index: 1 if all are equal, 1/n if one has everything."""
+    """Jain's index: 1 if all values are equal, 1/n if one has everything."""
     squares = float((values**2).sum())
     return float(values.sum()) ** 2 / (len(values) * squares) if squares > 0 else None

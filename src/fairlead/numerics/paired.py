@@ -1,4 +1,4 @@
-"""Is one better than another, run for run? Tests for pairs that assume next to nothing."""
+"""Paired tests of whether one policy is better than another, run for run, with hardly any assumptions."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ DRAWS = 20_000
 def sign_flip_p(difference: FloatArray) -> float:
     """Two-sided p-value of the paired permutation test on the mean difference (Fisher's randomisation test).
 
-    If the two did equally well, the sign of every difference could as well have been the other one. p is the part of
-    all 2^n sign patterns whose mean is at least as far from 0 as the one seen; beyond 14 pairs of 20,000 patterns drawn
-    from a fixed seed. With n pairs p is at least 2 / 2^n, so fewer than six pairs can never say p < 0.05.
+    If both did equally well, the sign of every difference could just as well have been the opposite. p is the fraction
+    of all 2^n sign patterns whose mean is at least as far from 0 as the observed mean; with more than 14 pairs, of
+    20,000 patterns drawn from a fixed seed. With n pairs p is at least 2 / 2^n, so fewer than six pairs can never yield
+    p < 0.05.
     """
     d = np.asarray(difference, dtype=np.float64)
     if not len(d) or not d.any():
         return 1.0
-    seen = abs(d.sum()) * (1 - SAME)
+    observed = abs(d.sum()) * (1 - SAME)
     if len(d) <= EXACT_UP_TO:
         patterns = np.array(list(product((1.0, -1.0), repeat=len(d))))
-        return float((np.abs(patterns @ d) >= seen).mean())
+        return float((np.abs(patterns @ d) >= observed).mean())
     patterns = stream(0, "sign flips").choice((1.0, -1.0), (DRAWS, len(d)))
-    return float((1 + (np.abs(patterns @ d) >= seen).sum()) / (1 + DRAWS))
+    return float((1 + (np.abs(patterns @ d) >= observed).sum()) / (1 + DRAWS))
 
 
 def distinct_pairs(first: FloatArray, second: FloatArray) -> IntArray:
-    """Positions of pairs that do not repeat an earlier one: what comes out twice the same was observed once.
+    """Positions of the pairs that do not repeat an earlier pair: the same outcome twice is one observation.
 
-    A seed may draw what neither of the two looks at, such as whose job it is. Its outcomes then are copies, and six copies
-    would pass for six observations. Pairs whose numbers differ by rounding only are the same.
+    A seed may draw something that neither policy looks at, such as the tenant of a job. Its outcomes are then copies,
+    and six copies would count as six observations. Pairs whose numbers differ by rounding only are the same.
     """
     kept: list[int] = []
     for i in range(len(first)):
@@ -49,7 +50,7 @@ def distinct_pairs(first: FloatArray, second: FloatArray) -> IntArray:
 
 
 def fewest_pairs(alpha: float = ALPHA) -> int:
-    """With fewer pairs no difference, however large, is significant."""
+    """The smallest number of pairs with which a difference, however large, can be significant."""
     pairs = 1
     while 2.0 ** (1 - pairs) >= alpha:
         pairs += 1

@@ -1,20 +1,22 @@
-"""The largest total of speeds above given floors, by prices of the GPU types: made for thousands of unlike jobs.
+"""The largest total of speeds above given floors, computed from prices of the GPU types, for thousands of distinct jobs.
 
     max  sum_g n_g c_g r_g.x_g   s.t.  r_g.x_g >= f_g,   sum_t x_gt <= 1,   sum_g n_g x_gt <= m_t,   x >= 0
 
-with the letters of `interior`. At prices p of a GPU each group has a best choice of its own, and it is one of few: all its time on
-one type, just enough of one type for its floor, or two types that together just meet it. What the choices are worth,
+with the letters of `interior`. At prices p of a GPU, each group has a best choice of its own, and it is one of few: all
+its time on one type, just enough of one type for its floor, or two types that together just meet the floor. The value
+of the choices,
 
     D(p) = m.p + sum_g n_g max_v (c_g r_g.x_v - p.x_v),
 
-is convex and nowhere below the largest total; at its minimum it is the largest total. It has a kink wherever a group
-changes its mind, so it is smoothed, and Newton's method in p alone follows its minimum while the smoothing fades:
+is convex and never below the largest total; its minimum is the largest total. It has a kink wherever a group changes
+its choice, so it is smoothed, and Newton's method in p alone follows its minimum while the smoothing is reduced:
 
     D_mu(p) = m.p + sum_g n_g mu_g log sum_v exp((c_g r_g.x_v - p.x_v) / mu_g) - mu sum_t m_t log p_t
 
-where mu_g is mu times what the choices of the group differ by: its floor, or what it is worth if that is more.
-Long before mu is small all but a few groups have made up their minds. These get their choice, and the interior-point method
-divides what is left between the others. Its prices prove the answer: who would choose otherwise at them joins the others.
+where mu_g is mu times the difference between the choices of the group: its floor, or its value if that is more.
+Long before mu is small, all but a few groups have a clear choice. They get it, and the interior-point method divides
+what is left among the others. Its prices prove the solution: a group that would choose differently at these prices joins
+the others.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ from fairlead.numerics.interior import Program, solve_division
 
 NEVER = -1e30  # value of a choice that a group does not have
 MU = (0.1, 0.02, 0.004, 0.001)  # of the mean value of a GPU
-FEW = 300  # undecided groups: a smaller mu would take longer than to divide what is left between them
-NEAR = 0.1  # of mu: the decrease that a Newton step promises where the minimum is near enough
+FEW = 300  # undecided groups: with fewer, dividing what is left among them is faster than a smaller mu
+NEAR = 0.1  # of mu: if a Newton step promises less of a decrease, the minimum is near enough
 MOST_STEPS = 40
-LEAST = 1e-6  # of the mean value: differences that are smaller do not matter
+LEAST = 1e-6  # of the mean value: smaller differences do not matter
 INSIDE = 0.9  # of the way to a price of 0
-BACK = 0.3  # of a step that led too far
-UNDECIDED = 10.0  # of mu: choices that are this close may change
-SURE = 1e-8  # of the mean value: choices that are this close are the same
+BACK = 0.3  # of a step that went too far
+UNDECIDED = 10.0  # of mu: choices this close may still change
+SURE = 1e-8  # of the mean value: choices this close are equal
 MOST_ROUNDS = 4
 
 
 def largest_total(
     rate: FloatArray, gpus: FloatArray, capacity: FloatArray, floor: FloatArray, value: FloatArray
 ) -> FloatArray | None:
-    """x (t,g), from r (t,g), n (g), m (t), f (g) and c (g). None where the floors cannot all be met, or nothing was proved."""
+    """x (t,g) from r (t,g), n (g), m (t), f (g) and c (g); None if the floors cannot all be met or optimality is not proved."""
     up = capacity > 0
     whole, unit = float(capacity.sum()), float(gpus @ value) / max(float(gpus.sum()), 1e-300)
     if not unit > 0 or not up.any():
@@ -52,19 +54,19 @@ def largest_total(
     fair = _fair_prices(choices, n, m, least=float(n @ (c * floor)))
     if fair is None:
         return None
-    found = _settle(
+    settled = _settle(
         choices, *fair, Program(rate[up], n, m, floor, np.zeros_like(n), np.zeros_like(m), rate[up] * c, -1.0)
     )
-    if found is None:
+    if settled is None:
         return None
     part = np.zeros_like(rate)
-    part[up] = found
+    part[up] = settled
     return part
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choices:
-    """What each group may want: the corners of what its floor and its gang allow."""
+    """The choices of each group: the vertices of what its floor and its gang allow."""
 
     use: FloatArray  # t,v,g  x_v
     value: FloatArray  # v,g  c_g r_g.x_v
@@ -95,9 +97,9 @@ class _Choices:
 
 
 def _fair_prices(choices: _Choices, n: FloatArray, m: FloatArray, least: float) -> tuple[FloatArray, BoolArray] | None:
-    """Prices t near the minimum of D, and who is undecided at them (g).
+    """Prices (t) near the minimum of D, and which groups (g) are undecided at them.
 
-    None where D falls below `least`, which every division that meets the floors is worth, or there are too many steps.
+    None if D falls below `least`, the least value of a division that meets the floors, or after too many steps.
     """
     price, steps = np.full(len(m), 0.5), 0
     for mu in MU:
@@ -128,7 +130,7 @@ def _fair_prices(choices: _Choices, n: FloatArray, m: FloatArray, least: float) 
 def _newton_step(
     choices: _Choices, weight: FloatArray, price: FloatArray, n: FloatArray, m: FloatArray, mu: float
 ) -> tuple[FloatArray, float]:
-    """For D_mu: the step (t) to where its slope vanishes, and by how much D_mu falls at the start of it."""
+    """The Newton step (t) of D_mu to where its slope vanishes, and the rate at which D_mu falls along it at its start."""
     types, use = len(price), choices.use
     weight = weight * (n / weight.sum(axis=0))  # v,g  GPUs
     part = np.einsum("tvg,vg->tg", use, weight)
@@ -143,9 +145,12 @@ def _newton_step(
 
 
 def _settle(choices: _Choices, price: FloatArray, rows: BoolArray, q: Program) -> FloatArray | None:
-    """t,g  who is sure gets its choice, the interior method divides the rest between `rows` (g); until its prices agree."""
+    """t,g  decided groups get their choice and the interior-point method divides the rest among `rows` (g).
+
+    Groups whose choice is wrong at the prices of that division join `rows` until the prices agree.
+    """
     net = choices.net(price)
-    if not rows.any():  # there must be somebody for a program
+    if not rows.any():  # a program needs at least one group
         rows[np.ptp(np.partition(net, -2, axis=0)[-2:], axis=0).argmin()] = True
     choice, every = net.argmax(axis=0), np.arange(net.shape[1])
     part = choices.use[:, choice, every]  # t,g

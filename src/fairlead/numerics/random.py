@@ -1,4 +1,4 @@
-"""Independent random streams from one seed, each by name: adding a stream never shifts another."""
+"""Independent random streams from one seed, each with a name: adding a stream never shifts another."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Linear and mixed-integer programs through HiGHS: one thread, silent, outcomes as values.
+"""Linear and mixed-integer programs solved by HiGHS: one thread, no output, and the outcome as a value.
 
     min  cost . x    s.t.  row_low <= A x <= row_high,   low <= x <= high,   x_c whole where whole[c]
 
 A is column-wise: column c has entries value[start[c]:start[c+1]] in rows index[start[c]:start[c+1]].
-`solve` answers one program; `Model` stays open, so that a change and a warm re-solve cost microseconds.
+`solve` solves one program; a `Model` stays open, so that a change and a warm re-solve cost microseconds.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 
-TOLERANCE = 1e-7  # HiGHS's own: how far a bound, a row or a reduced cost may be missed
-BASIC = 1  # HiGHS's code in a basis
+TOLERANCE = 1e-7  # HiGHS's default: by how much a bound, a row or a reduced cost may be violated
+BASIC = 1  # HiGHS's code for a basic variable
 OPTIMAL_FACE = 1e-11  # a reduced cost or a dual below this is noise
 EDGE_WEIGHTS_CHOSEN, EDGE_WEIGHTS_DEVEX = -1, 1  # HiGHS's codes
 SIMPLEX_DUAL, SIMPLEX_PRIMAL = 1, 4
-# Below this many non-zeros presolve costs more than it saves (max-min over 27 groups x 3 types, 189 non-zeros: 0.52 ms
-# with it, 0.45 ms without).
+# With fewer non-zeros, presolve costs more than it saves (max-min over 27 groups x 3 types, 189 non-zeros: 0.52 ms with
+# presolve, 0.45 ms without).
 PRESOLVE_FROM = 20_000
 
 
@@ -37,14 +37,14 @@ class LinearProgram:
     start: IntArray  # c + 1
     index: IntArray  # entries
     value: FloatArray  # entries
-    whole: BoolArray | None = None  # c  None = all are continuous
+    whole: BoolArray | None = None  # c  None: all columns are continuous
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """When to give up. Simulations count work and never read the clock; `seconds` is for live use.
+    """When a solve gives up. Simulations count work and never read the clock; `seconds` is for live use.
 
-    `iterations` counts simplex iterations and bounds continuous programs, `nodes` bounds mixed-integer ones.
+    `iterations` limits the simplex iterations of continuous programs, `nodes` limits mixed-integer programs.
     """
 
     iterations: int | None = None
@@ -58,7 +58,7 @@ _NO_DUALS: FloatArray = np.empty(0)
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """Where a simplex solve ended, one byte per column and per row; give it back for a warm start."""
+    """The basis in which a simplex solve ended, one byte per column and per row; pass it in for a warm start."""
 
     columns: bytes
     rows: bytes
@@ -70,13 +70,13 @@ class Optimal:
     objective: float
     row_dual: FloatArray  # r  growth of the minimum per unit of the row's binding bound; NaN for whole-number programs
     reduced_cost: FloatArray  # c  the same for the column's binding bound
-    basis: Basis | None  # None from an open model, which keeps its own, and for whole-number programs
+    basis: Basis | None  # None from an open model, which keeps its own basis, and for whole-number programs
     iterations: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeLimit:
-    """The limit came first. `x` is the best feasible point, if any was found; the minimum is `bound` or more."""
+    """The limit was reached first. `x` is the best feasible point, if there is one; the minimum is at least `bound`."""
 
     x: FloatArray | None
     objective: float
@@ -104,7 +104,10 @@ def solve(
     gap: float = 1e-6,
     tolerance: float = TOLERANCE,
 ) -> Outcome:
-    """Solve once. `basis` warm-starts a continuous program; `gap` is the relative gap that a mixed one may leave."""
+    """Solve a program once.
+
+    `basis` warm-starts a continuous program; `gap` is the relative gap that a mixed-integer program may leave.
+    """
     if not len(program.cost):
         return _without_columns(program)
     presolve = basis is None and len(program.value) >= PRESOLVE_FROM
@@ -118,7 +121,7 @@ def solve(
 def columns_from_entries(
     row: IntArray, column: IntArray, value: FloatArray, columns: int
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """(start, index, value) of the column-wise form from a list of entries in any order."""
+    """(start, index, value) of the column-wise form, from a list of entries in any order."""
     order = np.argsort(column, kind="stable")
     start = np.zeros(columns + 1, dtype=np.int64)
     np.cumsum(np.bincount(column, minlength=columns), out=start[1:])
@@ -126,7 +129,7 @@ def columns_from_entries(
 
 
 class Model:
-    """A program kept open inside HiGHS. After a change `solve` starts from the basis in which it last ended."""
+    """A program kept open inside HiGHS. After a change, `solve` starts from the basis in which it last ended."""
 
     def __init__(
         self,
@@ -138,8 +141,8 @@ class Model:
         presolve: bool = False,
         duals: bool = True,
     ) -> None:
-        """`duals` = False saves taking over what nobody asks for: there are no duals and reduced costs then."""
-        import highspy  # 0.1 s: paid by the first solve, not by every start of the program
+        """`duals=False` skips copying the duals and reduced costs, which are then empty."""
+        import highspy  # takes 0.1 s: paid by the first solve, not by every start of the program
 
         self._highspy: Any = highspy
         self._highs: Any = self._highspy.Highs()
@@ -149,13 +152,13 @@ class Model:
         self._row_high = np.array(program.row_high, dtype=np.float64)
         self._whole = program.whole
         self._duals = duals
-        self._limits: tuple[bool, Limit] | None = None  # as HiGHS has them
+        self._limits: tuple[bool, Limit] | None = None  # as set in HiGHS
         for name, option in (
             ("output_flag", False),
             ("threads", 1),
             ("parallel", "off"),
             ("presolve", "on" if presolve or program.whole is not None else "off"),
-            # From a given basis few steps are left: exact steepest-edge weights for it would cost more than they save.
+            # From a given basis few steps remain, so exact steepest-edge weights would cost more than they save.
             ("simplex_dual_edge_weight_strategy", EDGE_WEIGHTS_CHOSEN if basis is None else EDGE_WEIGHTS_DEVEX),
             ("primal_feasibility_tolerance", tolerance),
             ("dual_feasibility_tolerance", tolerance),
@@ -167,7 +170,10 @@ class Model:
             self.set_basis(basis)
 
     def solve(self, limit: Limit = NO_LIMIT, *, primal: bool = False) -> Outcome:
-        """`primal` is the faster way after a change of costs alone; rows and bounds leave the last basis dual feasible."""
+        """Solve, starting from the last basis.
+
+        `primal` is faster after a change of costs alone; changes of rows and bounds leave the last basis dual feasible.
+        """
         if self._limits != (primal, limit) or limit.seconds is not None:
             self._set_limits(limit, primal)
         if self._highs.run() == self._highspy.HighsStatus.kError:
@@ -180,7 +186,7 @@ class Model:
         infinite = self._highspy.kHighsIInf
         self._call("setOptionValue", "simplex_iteration_limit", _or(limit.iterations, infinite))
         self._call("setOptionValue", "mip_max_nodes", _or(limit.nodes, infinite))
-        # HiGHS compares the limit with the time of all solves of this model so far.
+        # HiGHS compares the limit with the total time of all solves of this model so far.
         until_s = math.inf if limit.seconds is None else self._highs.getRunTime() + limit.seconds
         self._call("setOptionValue", "time_limit", until_s)
 
@@ -199,7 +205,7 @@ class Model:
         self._call("changeRowsBounds", len(rows), _int32(rows), low, high)
 
     def set_row_bound(self, row: int, low: float, high: float) -> None:
-        if not low <= high:  # true for NaN too
+        if not low <= high:  # also catches NaN
             raise BrokenInvariantError(f"bounds {low}..{high} of row {row} are not in order")
         self._row_low[row], self._row_high[row] = low, high
         self._call("changeRowBounds", row, low, high)
@@ -210,7 +216,7 @@ class Model:
         self._call("changeCoeff", row, column, value)
 
     def add_rows(self, low: FloatArray, high: FloatArray, start: IntArray, index: IntArray, value: FloatArray) -> None:
-        """Row-wise entries: row r has value[start[r]:start[r+1]] in columns index[start[r]:start[r+1]]."""
+        """Add rows from row-wise entries: row r has value[start[r]:start[r+1]] in columns index[start[r]:start[r+1]]."""
         _check_bounds(low, high)
         _check_finite("coefficients", value)
         self._row_low, self._row_high = np.concatenate([self._row_low, low]), np.concatenate([self._row_high, high])
@@ -225,7 +231,7 @@ class Model:
         index: IntArray,
         value: FloatArray,
     ) -> None:
-        """Continuous columns, with column-wise entries as in `LinearProgram`."""
+        """Add continuous columns, with column-wise entries as in `LinearProgram`."""
         _check_bounds(low, high)
         _check_finite("cost", cost)
         _check_finite("coefficients", value)
@@ -235,23 +241,23 @@ class Model:
         self._call("addCols", len(cost), cost, low, high, len(value), _int32(start), _int32(index), value)
 
     def delete_rows(self, rows: IntArray) -> None:
-        """Rows behind the deleted ones move up."""
+        """Delete rows; the rows behind them move up."""
         self._row_low, self._row_high = np.delete(self._row_low, rows), np.delete(self._row_high, rows)
         self._call("deleteRows", len(rows), _int32(rows))
 
-    def keep_optima(self, found: Optimal) -> bool:
-        """Shut out every point that is worse than `found`, this model's optimum. False if no other point is as good.
+    def keep_optima(self, optimum: Optimal) -> bool:
+        """Exclude every point that is worse than `optimum`, this model's optimum. False if no other point is as good.
 
-        By complementary slackness the optima are the feasible points that keep to the binding bound wherever `found`
-        has a reduced cost or a dual. Now a second objective may choose among them.
+        By complementary slackness, the optima are the feasible points that keep to the binding bound wherever `optimum`
+        has a reduced cost or a dual. A second objective may then choose among them.
         """
-        fixed = np.flatnonzero(np.abs(found.reduced_cost) > OPTIMAL_FACE)
-        tight = np.flatnonzero(np.abs(found.row_dual) > OPTIMAL_FACE)
-        if len(fixed) + len(tight) == len(found.x):  # every non-basic variable has a cost: a single vertex is optimal
+        fixed = np.flatnonzero(np.abs(optimum.reduced_cost) > OPTIMAL_FACE)
+        tight = np.flatnonzero(np.abs(optimum.row_dual) > OPTIMAL_FACE)
+        if len(fixed) + len(tight) == len(optimum.x):  # every non-basic variable has a cost: a single vertex is optimal
             return False
-        bound = _binding(found.reduced_cost, self._low, self._high)[fixed]
+        bound = _binding(optimum.reduced_cost, self._low, self._high)[fixed]
         self.set_bounds(fixed, bound, bound)
-        bound = _binding(found.row_dual, self._row_low, self._row_high)[tight]
+        bound = _binding(optimum.row_dual, self._row_low, self._row_high)[tight]
         self.set_row_bounds(tight, bound, bound)
         return True
 
@@ -260,19 +266,19 @@ class Model:
         return Basis(bytes([s.value for s in basis.col_status]), bytes([s.value for s in basis.row_status]))
 
     def set_basis(self, basis: Basis) -> None:
-        """Start the next solve here. A basis of another size crashes; one that is singular is repaired."""
+        """Start the next solve from this basis. A basis of another size crashes; a singular one is repaired."""
         status = [self._highspy.HighsBasisStatus(code) for code in range(5)]
         start = self._highspy.HighsBasis()
         start.col_status = [status[code] for code in basis.columns]
         start.row_status = [status[code] for code in basis.rows]
         start.valid = True
-        # Too many or too few basic variables: HiGHS mends it first.
+        # With too many or too few basic variables, HiGHS must repair the basis first.
         start.alien = (basis.columns + basis.rows).count(BASIC) != len(basis.rows)
         self._call("setBasis", start)
 
     def _pass(self, program: LinearProgram) -> None:
         columns, rows = len(program.cost), len(program.row_low)
-        # HiGHS loops for ever on a NaN cost, so nothing unchecked goes in.
+        # HiGHS never returns from a NaN cost, so everything is checked before it is passed in.
         _check_finite("cost", program.cost)
         _check_finite("coefficients", program.value)
         _check_bounds(program.low, program.high)
@@ -299,7 +305,7 @@ class Model:
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._highs, name)(*arguments)
-        # A warning tells of tiny coefficients (below 1e-9) that HiGHS takes for zero, which is right.
+        # A warning reports tiny coefficients (below 1e-9) that HiGHS treats as zero, which is right.
         if status == self._highspy.HighsStatus.kError:
             raise BrokenInvariantError(f"HiGHS refused {name}{arguments[:2]}")
 
@@ -345,20 +351,20 @@ class Model:
         return TimeLimit(self._accept(self._highs.getSolution()), info.objective_function_value, bound)
 
     def _accept(self, solution: Any) -> FloatArray:
-        """The one place where the solver's tolerances are taken out: inside the bounds, whole where asked."""
+        """x inside its bounds, and whole where it must be: the one place where the solver's tolerances are removed."""
         x: FloatArray = np.minimum(np.maximum(np.array(solution.col_value), self._low), self._high)
         return x if self._whole is None else np.where(self._whole, np.rint(x), x)
 
 
 def _without_columns(program: LinearProgram) -> Outcome:
-    """HiGHS calls such a program empty; its rows read row_low <= 0 <= row_high."""
+    """The outcome of a program without columns, which HiGHS calls empty; its rows read row_low <= 0 <= row_high."""
     if np.any(program.row_low > 0) or np.any(program.row_high < 0):
         return Infeasible()
     return Optimal(np.empty(0), 0.0, np.zeros(len(program.row_low)), np.empty(0), None, 0)
 
 
 def _binding(dual: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """The bound that a minimum leans on; within the tolerance a dual may have the wrong sign for the only one there is."""
+    """The bound that is active at a minimum; within the tolerance a dual may have the wrong sign for the only bound."""
     at_low = ((dual > 0) & np.isfinite(low)) | ~np.isfinite(high)
     return np.where(at_low, low, high)
 
@@ -379,5 +385,5 @@ def _check_finite(name: str, array: FloatArray) -> None:
 
 
 def _check_bounds(low: FloatArray, high: FloatArray) -> None:
-    if not (low <= high).all():  # false for NaN too
+    if not (low <= high).all():  # also catches NaN
         raise BrokenInvariantError(f"bounds of a program must be in order; entry {int(np.argmin(low <= high))} is not")

@@ -1,9 +1,9 @@
-"""Jobs onto single nodes, each in one of several spots: exact, or near enough in bounded work.
+"""Jobs placed on nodes, each on one of several spots: exactly, or nearly so in bounded work.
 
     max  sum_ic v_ic X_ic    s.t.  sum_c X_ic <= 1                every job i
                                    sum_ic X_ic a_icn <= free_n    every node n,     X in {0, 1}
 
-A spot c of job i takes a_icn GPUs of node n and is worth v_ic.
+Spot c of job i takes a_icn GPUs of node n and is worth v_ic.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.numerics.solve import Limit, LinearProgram, Optimal, TimeLimit, columns_from_entries, solve
 
-GAP = 5e-3  # that a plan may leave, of its bound
+GAP = 5e-3  # the part of its bound by which a plan may fall short
 RELAXED = Limit(iterations=20_000)
 BRANCHED = Limit(nodes=20)
-# What the solver does at its first node cannot be limited but by what it is given: 300 columns take up to 0.4 CPU s
-# where 3,900 took 3.5, and the plans of a 512-GPU run are worth 99.3 % of the latter on average.
+# The solver's work at its first node can only be limited by the size of its program: 300 columns take up to 0.4 CPU s,
+# 3,900 took 3.5 s, and with 300 the plans of a 512-GPU run are worth 99.3 % of those with 3,900 on average.
 MOST_COLUMNS = 300
-# The dive solves a linear program at every turn. The cheapest 5,000 columns (of up to 20,000) gave the value of all on plans
-# for 512 GPUs, where 2,500 lost up to 0.4 %; for 2,048 GPUs of 8 types two of four decisions lost something, 0.3 % at most.
+# The dive solves a linear program in every pass. The cheapest 5,000 columns (of up to 20,000) gave the same value as all
+# of them on plans for 512 GPUs, while 2,500 lost up to 0.4 %; for 2,048 GPUs of 8 types, two of four decisions lost up
+# to 0.3 %.
 MOST_DIVED = 5_000
-ONE = 1.0 - 1e-6  # the solver answers to about 1e-7
+ONE = 1.0 - 1e-6  # the solver is accurate to about 1e-7
 GREEDY = "greedy in queue order"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpotChoices:
-    """What jobs may take on real nodes."""
+    """The spots that jobs may take on real nodes."""
 
     job: IntArray  # c
     value: FloatArray  # c
@@ -44,9 +45,9 @@ class SpotChoices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpotPlan:
-    spots: dict[int, Spot]  # job -> where, for those that got something
+    spots: dict[int, Spot]  # job -> where, for the jobs that got something
     value: float
-    bound: float  # no plan is worth more, were the nodes of a group alike; inf where a solve gave up
+    bound: float  # no plan is worth more if the nodes of a group are equal; inf if a solve gave up
     solver: str
 
 
@@ -54,7 +55,7 @@ NOTHING = SpotPlan({}, 0.0, 0.0, "optimal")
 
 
 def exact(choices: SpotChoices, free: IntArray, limit: Limit = BRANCHED, gap: float = GAP) -> SpotPlan:
-    """The program as it stands; greedy, first choices first, if the limit comes before any answer."""
+    """The plan that solves the program above; a greedy plan if the limit is reached before there is a solution."""
     if not len(choices.job):
         return NOTHING
     outcome = solve(_program(choices, free), limit, gap=gap)
@@ -68,11 +69,12 @@ def exact(choices: SpotChoices, free: IntArray, limit: Limit = BRANCHED, gap: fl
 
 
 def near(choices: SpotChoices, free: IntArray, gap: float = GAP, seconds: float | None = None) -> SpotPlan:
-    """As good as bounded work makes it.
+    """A plan that is as good as bounded work allows.
 
-    The linear program is dived into, with the `MOST_DIVED` columns of least reduced cost: who is at 1 stays there, then the
-    largest part goes up, and what is left is solved again. If that leaves more than `gap` to the bound, the whole-number
-    program decides over the columns whose reduced cost does not rule them out, the cheapest `MOST_COLUMNS` of them.
+    A dive rounds the linear program over the `MOST_DIVED` columns of least reduced cost: columns at 1 are fixed, then the
+    largest fraction is rounded up, and the rest is solved again. If the result is more than `gap` below the bound, the
+    whole-number program decides over the columns whose reduced cost does not rule them out, the cheapest `MOST_COLUMNS`
+    of them.
     """
     if len(choices.job) <= MOST_COLUMNS:
         return exact(choices, free, replace(BRANCHED, seconds=seconds), gap)
@@ -87,13 +89,13 @@ def near(choices: SpotChoices, free: IntArray, gap: float = GAP, seconds: float 
     if best.value < (1.0 - gap) * bound:
         open_ = np.flatnonzero(cost <= bound - best.value + 1e-9 * bound)
         open_ = np.sort(open_[np.argsort(cost[open_], kind="stable")[:MOST_COLUMNS]])
-        found = exact(choices.only(open_), free, replace(BRANCHED, seconds=seconds), gap)
-        best = found if found.value > best.value else best
+        branched = exact(choices.only(open_), free, replace(BRANCHED, seconds=seconds), gap)
+        best = branched if branched.value > best.value else best
     return replace(best, bound=bound)
 
 
 def greedy(choices: SpotChoices, free: IntArray) -> SpotPlan:
-    """In the order in which jobs are named each takes its best spot that fits."""
+    """Each job, in the order in which jobs first appear, takes its best spot that fits."""
     left: list[int] = free.tolist()
     spots: dict[int, Spot] = {}
     value = 0.0
@@ -118,7 +120,7 @@ def take(spot: Spot, free: list[int]) -> None:
 
 
 def _dive(choices: SpotChoices, free: IntArray, x: FloatArray, limit: Limit) -> SpotPlan:
-    """Down from the fractional answer `x`; every turn puts at least one job somewhere, so it ends."""
+    """Round the fractional solution `x` step by step; every pass places at least one job, so it ends."""
     left: list[int] = free.tolist()
     spots: dict[int, Spot] = {}
     value, columns = 0.0, np.arange(len(choices.job))
@@ -144,7 +146,7 @@ def _dive(choices: SpotChoices, free: IntArray, x: FloatArray, limit: Limit) -> 
 
 
 def _largest_first(value: FloatArray, x: FloatArray) -> IntArray:
-    """Columns by their part, within the solver's tolerance, then by value."""
+    """Columns in order of their fraction, rounded to the solver's tolerance, then of their value."""
     return np.lexsort((np.arange(len(x)), -value, -np.round(x, 6)))
 
 

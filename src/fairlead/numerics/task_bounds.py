@@ -1,4 +1,4 @@
-"""Lower bounds on sum_n w_n C_n of task-level schedules: no schedule whatever is better.
+"""Lower bounds on sum_n w_n C_n over all task-level schedules.
 
 p_n and s_n are the shortest task and synchronisation times of job n, K_n = R_n k_n its tasks, M the number of GPUs.
 """
@@ -14,46 +14,46 @@ from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.tasks import Instance
 from fairlead.numerics.solve import LinearProgram, Model, Optimal, columns_from_entries, solve
 
-CUT_TOLERANCE = 1e-6  # a cut is missed if it is short by more than this part of its right-hand side
+CUT_TOLERANCE = 1e-6  # a cut is violated if it is short by more than this part of its right-hand side
 CUTS_AT_ONCE = 12
 PASSES = 200
-MOST_BLOCKS = 600  # columns of the pooled program beyond which rounds are taken in blocks
+MOST_BLOCKS = 600  # columns of the pooled program; with more rounds than this, rounds are combined into blocks
 INTERVALS = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Midpoints:
-    """The pooled program's answer. `exact` says that all cuts hold and that no rounds were taken together."""
+    """The solution of the pooled program. `exact`: all cuts hold and no rounds were combined."""
 
     bound: float
     by_round: FloatArray  # all rounds of job 0, of job 1 ...
     exact: bool
 
 
-def critical_path(given: Instance) -> float:
-    """sum_n w_n (a_n + R_n (p_n + s_n)): as if each job were alone on its best GPUs."""
-    known = given.known
-    chain_s = given.rounds * (known.fastest_s + known.quickest_sync_s)
+def critical_path(instance: Instance) -> float:
+    """sum_n w_n (a_n + R_n (p_n + s_n)): the bound if each job were alone on its best GPUs."""
+    known = instance.known
+    chain_s = instance.rounds * (known.fastest_s + known.quickest_sync_s)
     return float(known.weight @ (known.arrival_s + chain_s))
 
 
-def pooled(given: Instance, *, most_blocks: int = MOST_BLOCKS) -> Midpoints:
-    """All GPUs as fast as the best; one mid-point M[n,r] per round.
+def pooled(instance: Instance, *, most_blocks: int = MOST_BLOCKS) -> Midpoints:
+    """The bound if all GPUs were as fast as the best, with one mid-point M[n,r] per round.
 
         min sum w_n C_n
         M[n,0] >= a_n + p_n/2,  M[n,r+1] >= M[n,r] + p_n + s_n,  C_n >= M[n,R-1] + p_n/2 + s_n
         sum_{A} k_n p_n M[n,r] >= (sum_{A} k_n p_n)^2 / (2 M)       every set A of rounds
 
-    The last family (Queyranne; Schulz for parallel machines) is added as it is missed: the sets that can be missed
-    are prefixes in the order of M. Beyond `most_blocks` rounds, consecutive rounds of a job share one variable, their
-    mean mid-point, which keeps it a bound and makes the order a heuristic.
+    Rows of the last family (Queyranne; Schulz for parallel machines) are added when they are violated: the sets that
+    can be violated are prefixes in the order of M. With more than `most_blocks` rounds, consecutive rounds of a job
+    share one variable, their mean mid-point; the result is still a bound, but the order becomes a heuristic.
     """
-    job, length, before = _blocks(given, most_blocks)
-    known = given.known
+    job, length, before = _blocks(instance, most_blocks)
+    known = instance.known
     p, s = known.fastest_s, known.quickest_sync_s
     step = (p + s)[job]
     half_s = (length - 1) / 2 * step  # b  from a block's first mid-point to its mean
-    B, N = len(job), given.jobs
+    B, N = len(job), instance.jobs
     first, last = before == 0, np.concatenate([job[1:] != job[:-1], [True]])
     work = length * (known.scale * p)[job]  # b
     follower = np.flatnonzero(~first)
@@ -76,17 +76,17 @@ def pooled(given: Instance, *, most_blocks: int = MOST_BLOCKS) -> Midpoints:
         index=index,
         value=value,
     )
-    found, cuts_hold = _with_cuts(Model(program), work, int(known.gpus.sum()))
-    middle = found.x[:B]
-    # Rounds of a block lie around its mean, a step apart.
+    solution, cuts_hold = _with_cuts(Model(program), work, int(known.gpus.sum()))
+    middle = solution.x[:B]
+    # The rounds of a block are spaced evenly around its mean, one step apart.
     of = np.repeat(np.arange(B), length)
     place = np.arange(len(of)) - np.repeat(np.cumsum(length) - length, length)
     by_round = middle[of] + (place - (length[of] - 1) / 2) * step[of]
-    return Midpoints(found.objective, by_round, cuts_hold and bool((length == 1).all()))
+    return Midpoints(solution.objective, by_round, cuts_hold and bool((length == 1).all()))
 
 
-def mean_busy_time(given: Instance, *, intervals: int = INTERVALS, until_s: float | None = None) -> float:
-    """Type-aware bound on a time grid e_0 < e_1 < ...; z[n,g,t] tasks of n on type g in (e_t, e_{t+1}], none before a_n.
+def mean_busy_time(instance: Instance, *, intervals: int = INTERVALS, until_s: float | None = None) -> float:
+    """A type-aware bound on a time grid e_0 < e_1 < ...: z[n,g,t] tasks of n on type g in (e_t, e_{t+1}], none before a_n.
 
         min sum w_n C_n
         (c1) sum_{g,t} z = K_n
@@ -99,14 +99,14 @@ def mean_busy_time(given: Instance, *, intervals: int = INTERVALS, until_s: floa
     `until_s` is where the fine part of the grid ends (the end of a good schedule); one long interval follows, so that
     the bound holds for longer schedules too.
     """
-    known = given.known
-    p, s, K = known.fastest_s, known.quickest_sync_s, given.tasks
+    known = instance.known
+    p, s, K = known.fastest_s, known.quickest_sync_s, instance.tasks
     types = np.flatnonzero(known.gpus > 0)
-    grid = _grid(given, intervals, until_s)
+    grid = _grid(instance, intervals, until_s)
     width_s = np.diff(grid)
     after_s = np.clip(grid[None, 1:] - np.maximum(grid[None, :-1], known.arrival_s[:, None]), 0.0, None)  # n,t
     n, t = np.nonzero(after_s > 0)
-    N, I, G, pairs = given.jobs, len(width_s), len(types), len(n)
+    N, I, G, pairs = instance.jobs, len(width_s), len(types), len(n)
     # Columns: z by (pair, type), then C. Rows: c1, c2, c3, c5, c6.
     jobs, slots = np.repeat(n, G), np.repeat(t, G)
     kinds, kind_row = np.tile(types, pairs), np.tile(np.arange(G), pairs)
@@ -131,10 +131,10 @@ def mean_busy_time(given: Instance, *, intervals: int = INTERVALS, until_s: floa
     )
     start, index, value = columns_from_entries(row, column, value, len(z) + N)
     infinite = np.inf
-    tail_s = s + p / 2 + (given.rounds - 1) * (p + s) / 2
+    tail_s = s + p / 2 + (instance.rounds - 1) * (p + s) / 2
     program = LinearProgram(
         cost=np.concatenate([np.zeros(len(z)), known.weight]),
-        low=np.concatenate([np.zeros(len(z)), known.arrival_s + given.rounds * (p + s)]),
+        low=np.concatenate([np.zeros(len(z)), known.arrival_s + instance.rounds * (p + s)]),
         high=np.full(len(z) + N, infinite),
         row_low=np.concatenate([K, np.full(G * I, -infinite), tail_s, known.arrival_s, np.full(pairs, -infinite)]),
         row_high=np.concatenate(
@@ -153,59 +153,61 @@ def mean_busy_time(given: Instance, *, intervals: int = INTERVALS, until_s: floa
 
 
 def best_bound(
-    given: Instance, midpoints: Midpoints | None = None, *, intervals: int = INTERVALS, until_s: float | None = None
+    instance: Instance, midpoints: Midpoints | None = None, *, intervals: int = INTERVALS, until_s: float | None = None
 ) -> float:
-    """The largest of the three; `midpoints` if the pooled program has been solved already."""
-    middle = pooled(given) if midpoints is None else midpoints
-    return max(critical_path(given), middle.bound, mean_busy_time(given, intervals=intervals, until_s=until_s))
+    """The largest of the three bounds; pass `midpoints` if the pooled program has been solved already."""
+    middle = pooled(instance) if midpoints is None else midpoints
+    return max(critical_path(instance), middle.bound, mean_busy_time(instance, intervals=intervals, until_s=until_s))
 
 
-def _blocks(given: Instance, most: int) -> tuple[IntArray, IntArray, IntArray]:
-    """(job, rounds, rounds before it) of each block, in order; blocks of one round where there are few."""
+def _blocks(instance: Instance, most: int) -> tuple[IntArray, IntArray, IntArray]:
+    """(job, rounds, rounds before it) of each block, in order; each block is one round if there are few rounds."""
     size = 1
-    while int((-(-given.rounds // size)).sum()) > max(most, given.jobs):
+    while int((-(-instance.rounds // size)).sum()) > max(most, instance.jobs):
         size += 1
-    blocks = -(-given.rounds // size)
-    job = np.repeat(np.arange(given.jobs), blocks)
+    blocks = -(-instance.rounds // size)
+    job = np.repeat(np.arange(instance.jobs), blocks)
     before = (np.arange(len(job)) - np.repeat(np.cumsum(blocks) - blocks, blocks)) * size
-    return job, np.minimum(size, given.rounds[job] - before), before
+    return job, np.minimum(size, instance.rounds[job] - before), before
 
 
 def _with_cuts(model: Model, work: FloatArray, gpus: int) -> tuple[Optimal, bool]:
-    found = _optimal(model.solve())
+    solution = _optimal(model.solve())
     for _ in range(PASSES):
-        order = np.argsort(found.x[: len(work)], kind="stable")
+        order = np.argsort(solution.x[: len(work)], kind="stable")
         total = np.cumsum(work[order])
         wanted = total**2 / (2 * gpus)
-        short = (wanted - np.cumsum((work * found.x[: len(work)])[order])) / wanted
+        short = (wanted - np.cumsum((work * solution.x[: len(work)])[order])) / wanted
         missed = _peaks(short)
         if not len(missed):
-            return found, True
+            return solution, True
         start = np.concatenate([[0], np.cumsum(missed + 1)])
         index = np.concatenate([order[: last + 1] for last in missed])
         model.add_rows(wanted[missed], np.full(len(missed), np.inf), start, index, work[index])
-        found = _optimal(model.solve())
-    return found, False
+        solution = _optimal(model.solve())
+    return solution, False
 
 
 def _peaks(short: FloatArray) -> IntArray:
-    """Prefixes that miss their cut by more than their neighbours do, the worst few, ascending."""
+    """The few prefixes that violate their cut most, each by at least as much as its neighbours, ascending."""
     padded = np.concatenate([[-np.inf], short, [-np.inf]])
     peak = (short > CUT_TOLERANCE) & (short >= padded[:-2]) & (short >= padded[2:])
     worst = np.flatnonzero(peak)
     return np.sort(worst[np.argsort(-short[worst], kind="stable")][:CUTS_AT_ONCE])
 
 
-def _grid(given: Instance, intervals: int, until_s: float | None) -> FloatArray:
-    """Ends of intervals: equal steps up to `until_s`, then one up to where any sensible schedule is over."""
-    known = given.known
+def _grid(instance: Instance, intervals: int, until_s: float | None) -> FloatArray:
+    """Ends of the intervals: equal steps up to `until_s`, then one interval up to the end of any sensible schedule."""
+    known = instance.known
     slowest_s = known.task_s[:, known.gpus > 0].max(axis=1) + known.sync_s[:, known.gpus > 0].max(axis=1)
-    over_s = float(known.arrival_s[-1] + ((slowest_s + known.switch_s) * given.tasks).sum())
-    fine_s = min(over_s, until_s) if until_s is not None else float(known.arrival_s[-1] + given.tasks @ known.fluid_s)
+    over_s = float(known.arrival_s[-1] + ((slowest_s + known.switch_s) * instance.tasks).sum())
+    fine_s = (
+        min(over_s, until_s) if until_s is not None else float(known.arrival_s[-1] + instance.tasks @ known.fluid_s)
+    )
     return np.concatenate([np.linspace(0.0, fine_s, intervals + 1), [over_s] if over_s > fine_s else []])
 
 
 def _optimal(outcome: object) -> Optimal:
     if not isinstance(outcome, Optimal):
-        raise BrokenInvariantError(f"a bound's program always has an optimum; the solver says {outcome}")
+        raise BrokenInvariantError(f"a bound's program always has an optimum; the solver returned {outcome}")
     return outcome
