@@ -1,4 +1,4 @@
-"""Rates where a job may ask for them."""
+"""Estimated rates, and where jobs may run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_gang_wider_than_a_type_does_not_run_there() -> None:
     assert TableEstimator(light, parse_short_form("v100:2,k80:8")).best("m", 4).tolist() == [0.0, 4.0]
 
 
-def test_a_restart_costs_what_the_model_says_unless_all_cost_the_same() -> None:
+def test_a_restart_costs_what_the_profile_states_unless_one_cost_is_set_for_all() -> None:
     cluster = parse_short_form("v100:4")
 
     assert TableEstimator(V_K, cluster).restart_s("m") == 30.0
@@ -60,7 +60,7 @@ def test_the_speed_of_a_type_is_the_geometric_mean_over_models() -> None:
     assert TableEstimator(two, parse_short_form("k80:1,v100:1")).type_speed() == pytest.approx([0.25, 1.0])
 
 
-def test_a_model_that_does_not_run_on_a_type_says_nothing_about_it() -> None:
+def test_a_model_does_not_count_for_a_type_on_which_it_does_not_run() -> None:
     speed_of = relative_speed(np.array([[4.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
 
     assert speed_of == pytest.approx([1.0, 0.25, 0.0])

@@ -1,4 +1,4 @@
-"""The iteration-time formula, and profiles that answer by it."""
+"""The iteration-time formula, and profiles that use it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_backward_pass_hides_four_fifths_of_the_communication() -> None:
     assert iteration_s(PARTS, LINKS, 4, 2) == pytest.approx(0.65)
 
 
-def test_loading_ahead_costs_only_what_sticks_out() -> None:
+def test_loading_ahead_costs_only_what_it_cannot_hide() -> None:
     hidden, sticks_out = (replace(PARTS, load_cached_s=load_s) for load_s in (0.2, 0.4))
 
     assert iteration_s(hidden, LINKS, 1) == pytest.approx(0.35)
@@ -51,8 +51,8 @@ def test_cached_and_uncached_loading_are_averaged() -> None:
 # ---- a profile with parts --------------------------------------------------------------------------------------------
 
 
-def test_a_profile_answers_by_the_formula_where_no_row_says() -> None:
-    """Four GPUs of one node take 0.365 s an iteration, eight of two nodes 0.65 s."""
+def test_a_profile_uses_the_formula_where_it_has_no_row() -> None:
+    """An iteration takes 0.365 s on four GPUs of one node and 0.65 s on eight GPUs of two nodes."""
     assert FORMULA.samples_per_s("m", "v100", 4) == pytest.approx(4 * 32 / 0.365)
     assert FORMULA.samples_per_s("m", "v100", 8, 2) == pytest.approx(8 * 32 / 0.65)
     assert FORMULA.known("m", "v100", 8, 2).layer is Layer.FORMULA
@@ -82,7 +82,7 @@ def test_parts_without_links_are_refused() -> None:
         replace(FORMULA, links={})
 
 
-def test_the_part_of_a_profile_that_a_run_needs_answers_the_same_and_counts_the_same_steps() -> None:
+def test_the_part_of_a_profile_that_a_run_needs_has_the_same_rates_and_steps() -> None:
     whole = replace(
         FORMULA,
         parts={("m", "k80"): replace(PARTS, batch=8.0), **FORMULA.parts, ("n", "v100"): PARTS},
@@ -96,7 +96,7 @@ def test_the_part_of_a_profile_that_a_run_needs_answers_the_same_and_counts_the_
     assert part.samples_per_step("m", 2) == whole.samples_per_step("m", 2) == 16.0
 
 
-def test_completion_leaves_to_the_formula_what_it_can_say() -> None:
+def test_completion_adds_no_row_that_the_formula_covers() -> None:
     rows = tuple(
         speed(model, gpu, rate, gpus=gpus)
         for model, rate in (("n", 1.0), ("o", 2.0), ("p", 3.0))
@@ -111,7 +111,7 @@ def test_completion_leaves_to_the_formula_what_it_can_say() -> None:
     assert filled.samples_per_s("m", "k80", 2) > 0
 
 
-def test_finished_runs_of_other_parts_are_not_taken_for_this_one() -> None:
+def test_finished_runs_with_other_parts_are_not_reused() -> None:
     made = setup([job("a", model="m")], "v100:4x4", "fifo", FORMULA)
     slower = replace(FORMULA, parts={("m", "v100"): replace(PARTS, forward_s=0.2)})
 

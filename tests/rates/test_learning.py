@@ -1,4 +1,4 @@
-"""How close learnt rates come to the truth, from the iteration-time formula on, in worlds that hide something."""
+"""The error of learnt rates in worlds with hidden speeds, starting from the iteration-time formula."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ def profiled(seed: int) -> Profile:
 
 @dataclass(frozen=True)
 class Hidden:
-    """What nobody is told: truth = formula x slowest server x what being spread costs the job / level of its profile."""
+    """Hidden speeds: truth = formula x slowest server x factor of a job that is spread / level of its profile."""
 
     seed: int
     spread: tuple[float, float] = (1.0, 1.0)
     level: tuple[float, float] = (1.0, 1.0)  # of (model, type): parts were measured on a server of this speed
 
     def rates(self, table: Estimator) -> dict[tuple[int, Spot], float]:
-        """Of every job on spots that a scheduler might choose: a node with 2 or 8 GPUs, or two neighbours."""
+        """The rate of every job on the spots that a scheduler might choose: 2 or 8 GPUs of a node, or two neighbours."""
         random = stream(self.seed, "hidden")
         server = random.uniform(*SERVERS, len(NODE_TYPE))
         spread, level = random.uniform(*self.spread, JOBS), random.uniform(*self.level, (MODELS, 2))
-        found = {}
+        rates = {}
         for j in range(JOBS):
             for spot in spots():
                 t, gpus = NODE_TYPE[spot[0][0]], sum(count for _, count in spot)
                 rate = table.at(f"m{j % MODELS}", t, gpus, len(spot)) * min(server[node] for node, _ in spot)
-                found[j, spot] = float(rate * (spread[j] if len(spot) > 1 else 1.0) / level[j % MODELS, t])
-        return found
+                rates[j, spot] = float(rate * (spread[j] if len(spot) > 1 else 1.0) / level[j % MODELS, t])
+        return rates
 
 
 def spots() -> list[Spot]:
@@ -73,58 +73,58 @@ def spots() -> list[Spot]:
 
 
 def errors(hidden: Hidden, sensing: Sensing) -> dict[str, float]:
-    """Mean error of predicted rates, by whether the job was seen there and whether it was spread.
+    """Mean error of predicted rates, by whether the job was observed there and whether it was spread.
 
-    In every round each job is somewhere, a third of the time over two nodes.
+    In every round each job runs somewhere, a third of the time on two nodes.
     """
     table = TableEstimator(profiled(hidden.seed), CLUSTER)
     truth = hidden.rates(table)
     by_nodes = [[spot for spot in spots() if len(spot) == nodes] for nodes in (1, 2)]
     random = stream(hidden.seed, "rounds")
-    estimator, seen = ThreeLayer(table, CLUSTER, sensing), set()
+    estimator, observed = ThreeLayer(table, CLUSTER, sensing), set()
     for _ in range(ROUNDS):
         for j in range(JOBS):
             choice = by_nodes[random.random() < 1 / 3]
             spot = choice[int(random.integers(len(choice)))]
             estimator.observe(j, f"m{j % MODELS}", spot, truth[j, spot] * float(random.normal(1.0, NOISE)))
-            seen.add((j, spot))
+            observed.add((j, spot))
     off: dict[str, list[float]] = {}
     for (j, spot), rate in truth.items():
-        name = f"{'seen' if (j, spot) in seen else 'unseen'}, {'spread' if len(spot) > 1 else 'one node'}"
+        name = f"{'seen' if (j, spot) in observed else 'unseen'}, {'spread' if len(spot) > 1 else 'one node'}"
         off.setdefault(name, []).append(abs(estimator.predict(j, f"m{j % MODELS}", spot) / rate - 1.0))
     return {name: float(np.mean(values)) for name, values in off.items()}
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_hidden_speeds_of_servers_are_found(seed: int) -> None:
-    found = errors(Hidden(seed), Sensing.THREE_LAYER)
+def test_hidden_speeds_of_servers_are_learnt(seed: int) -> None:
+    error = errors(Hidden(seed), Sensing.THREE_LAYER)
     by_type = errors(Hidden(seed), Sensing.TYPES)
 
     for where in ("one node", "spread"):
-        assert found[f"seen, {where}"] < 0.05
-        assert found[f"unseen, {where}"] < 0.10
-        assert by_type[f"seen, {where}"] > 1.5 * found[f"seen, {where}"]
-        assert by_type[f"unseen, {where}"] > 1.5 * found[f"unseen, {where}"]
+        assert error[f"seen, {where}"] < 0.05
+        assert error[f"unseen, {where}"] < 0.10
+        assert by_type[f"seen, {where}"] > 1.5 * error[f"seen, {where}"]
+        assert by_type[f"unseen, {where}"] > 1.5 * error[f"unseen, {where}"]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_being_spread_costs_a_job_is_found_apart_from_the_speeds_of_servers(seed: int) -> None:
+def test_the_cost_of_being_spread_is_learnt_separately_from_the_speeds_of_servers(seed: int) -> None:
     hidden = Hidden(seed, spread=(0.6, 1.1))
-    found = errors(hidden, Sensing.THREE_LAYER)
+    error = errors(hidden, Sensing.THREE_LAYER)
 
     table = TableEstimator(profiled(seed), CLUSTER)
     truth = {key: rate for key, rate in hidden.rates(table).items() if len(key[1]) == 2}
     formula = [table.at(f"m{j % MODELS}", NODE_TYPE[spot[0][0]], 16, 2) for j, spot in truth]
     assert np.mean(np.abs(np.array(formula) / np.array(list(truth.values())) - 1.0)) > 0.2
-    assert found["seen, one node"] < 0.05
-    assert found["unseen, one node"] < 0.05
-    assert found["seen, spread"] < 0.05
-    assert found["unseen, spread"] < 0.05
+    assert error["seen, one node"] < 0.05
+    assert error["unseen, one node"] < 0.05
+    assert error["seen, spread"] < 0.05
+    assert error["unseen, spread"] < 0.05
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_parts_that_were_profiled_on_one_server_are_put_right_by_the_first_rounds(seed: int) -> None:
-    found = errors(Hidden(seed, level=SERVERS), Sensing.THREE_LAYER)
+def test_parts_that_were_profiled_on_one_server_are_corrected_in_the_first_rounds(seed: int) -> None:
+    error = errors(Hidden(seed, level=SERVERS), Sensing.THREE_LAYER)
 
-    assert found["seen, one node"] < 0.05
-    assert found["unseen, one node"] < 0.05
+    assert error["seen, one node"] < 0.05
+    assert error["unseen, one node"] < 0.05

@@ -1,4 +1,4 @@
-"""What lies between the measurements of a profile."""
+"""Rates of a profile at and between its measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_measured_width_is_as_measured(gpus: int, rate: float) -> None:
 
 
 def test_between_two_widths_the_rate_per_gpu_follows_the_logarithm() -> None:
-    """Two lies half way between one and four."""
+    """On a logarithmic scale, two is half way between one and four."""
     assert CURVE.samples_per_s("m", "v100", 2) == pytest.approx(2 * math.sqrt(10.0 * 8.0))
 
 
@@ -42,16 +42,16 @@ def test_the_rate_per_gpu_stays_between_its_neighbours(gpus: int) -> None:
 
 
 def test_a_width_between_one_that_runs_and_one_that_does_not_does_not_run() -> None:
-    found = Profile("x", (speed("m", "v100", 1.0), speed("m", "v100", 0.0, gpus=4)))
+    profile = Profile("x", (speed("m", "v100", 1.0), speed("m", "v100", 0.0, gpus=4)))
 
-    assert found.samples_per_s("m", "v100", 2) == 0.0
+    assert profile.samples_per_s("m", "v100", 2) == 0.0
 
 
 def test_a_batch_counts_per_gpu_and_step() -> None:
-    found = Profile("x", (speed("m", "v100", 2.0, gpus=4, batch=16.0),))
+    profile = Profile("x", (speed("m", "v100", 2.0, gpus=4, batch=16.0),))
 
-    assert found.samples_per_s("m", "v100", 4) == 2.0 * 16 * 4
-    assert found.samples_per_step("m", 4) == 64.0
+    assert profile.samples_per_s("m", "v100", 4) == 2.0 * 16 * 4
+    assert profile.samples_per_step("m", 4) == 64.0
 
 
 def test_what_was_never_measured_does_not_run() -> None:
@@ -61,25 +61,25 @@ def test_what_was_never_measured_does_not_run() -> None:
 
 def test_several_nodes_use_the_rows_with_the_nearest_number_of_nodes() -> None:
     rows = [speed("m", "v100", rate, gpus=8, nodes=nodes) for nodes, rate in ((1, 10.0), (2, 8.0), (8, 2.0))]
-    found = Profile("x", tuple(rows))
+    profile = Profile("x", tuple(rows))
 
-    assert [found.samples_per_s("m", "v100", 8, nodes) / 8 for nodes in (1, 2, 3, 5, 8)] == [10.0, 8.0, 8.0, 2.0, 2.0]
-
-
-def test_where_no_row_says_several_nodes_cost_the_spread_of_the_model() -> None:
-    found = Profile("x", (speed("m", "v100", 10.0),), {"m": ModelFacts(spread=0.8)})
-
-    assert found.samples_per_s("m", "v100", 4, 2) == pytest.approx(32.0)
-    assert found.samples_per_s("m", "v100", 4, 1) == pytest.approx(40.0)
+    assert [profile.samples_per_s("m", "v100", 8, nodes) / 8 for nodes in (1, 2, 3, 5, 8)] == [10.0, 8.0, 8.0, 2.0, 2.0]
 
 
-def test_a_row_stands_once() -> None:
-    with pytest.raises(InputError, match="stands twice"):
+def test_without_a_row_several_nodes_have_the_spread_of_the_model() -> None:
+    profile = Profile("x", (speed("m", "v100", 10.0),), {"m": ModelFacts(spread=0.8)})
+
+    assert profile.samples_per_s("m", "v100", 4, 2) == pytest.approx(32.0)
+    assert profile.samples_per_s("m", "v100", 4, 1) == pytest.approx(40.0)
+
+
+def test_a_second_row_for_the_same_configuration_is_refused() -> None:
+    with pytest.raises(InputError, match="over 1 nodes has two rows; keep one"):
         Profile("x", (speed("m", "v100", 1.0), speed("m", "v100", 2.0)))
 
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf"), -1.0, 1e12])
-def test_a_speed_is_a_number_that_makes_sense(rate: float) -> None:
+def test_a_speed_out_of_range_is_refused(rate: float) -> None:
     with pytest.raises(InputError, match="m on 1 x v100: steps_per_s"):
         speed("m", "v100", rate)
 
@@ -91,7 +91,7 @@ def test_a_batch_is_above_zero(batch: float) -> None:
 
 
 @pytest.mark.parametrize("nodes", [0, 5])
-def test_a_job_cannot_sit_on_more_nodes_than_it_has_gpus(nodes: int) -> None:
+def test_a_job_cannot_be_on_more_nodes_than_it_has_gpus(nodes: int) -> None:
     with pytest.raises(InputError, match="nodes"):
         speed("m", "v100", 1.0, gpus=4, nodes=nodes)
 
@@ -103,12 +103,12 @@ def test_a_number_has_a_source() -> None:
 
 @pytest.mark.parametrize("name", ["memory_gib", "restart_s", "spread"])
 @pytest.mark.parametrize("value", [float("nan"), -1.0, 1e12])
-def test_facts_are_numbers_that_make_sense(name: str, value: float) -> None:
+def test_facts_out_of_range_are_refused(name: str, value: float) -> None:
     with pytest.raises(InputError, match=name):
         ModelFacts(**{name: value})
 
 
-def test_a_part_of_a_profile_answers_like_the_whole() -> None:
+def test_a_part_of_a_profile_has_the_rates_of_the_whole() -> None:
     rows = (speed("m", "a100", 9.0, batch=64.0), speed("m", "v100", 5.0, batch=8.0), speed("n", "v100", 1.0))
     whole = Profile("x", rows, {"m": ModelFacts(restart_s=9.0), "n": ModelFacts()})
 

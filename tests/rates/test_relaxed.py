@@ -1,4 +1,4 @@
-"""The best integer split of k tasks over unequal GPUs, against one that tries all of them."""
+"""The best integer split of k tasks over unequal GPUs, compared with all splits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def every_split(k: int, gpus: int) -> Iterator[list[int]]:
 
 
 def pace(rates: list[float], counts: list[int]) -> float:
-    """Written apart from the code: a GPU without speed that is given a task never ends."""
+    """The duration of a split, written independently of the code: a task on a GPU with rate 0 never ends."""
     return min(rate / count if rate else 0.0 for rate, count in zip(rates, counts, strict=True) if count)
 
 
@@ -36,24 +36,24 @@ def test_no_other_split_is_faster(rates: list[float], k: int) -> None:
     if not any(rates):
         return
 
-    found = split(k, rates)
+    counts = split(k, rates)
 
-    assert sum(found) == k
-    assert min(found) >= 0
+    assert sum(counts) == k
+    assert min(counts) >= 0
     best = max(pace(rates, counts) for counts in every_split(k, len(rates)))
-    assert split_rate(rates, found) == pytest.approx(best, rel=1e-12)
+    assert split_rate(rates, counts) == pytest.approx(best, rel=1e-12)
 
 
 @given(st.lists(st.tuples(st.sampled_from((0.0, 0.5, 1.0, 2.2, 6.9)), st.integers(0, 3)), min_size=1, max_size=3))
 def test_equal_gpus_can_be_counted_together(parts: list[tuple[float, int]]) -> None:
     one_by_one = [rate for rate, gpus in parts for _ in range(gpus)]
 
-    found = mixed_rate(parts)
+    rate = mixed_rate(parts)
 
     if any(one_by_one):
-        assert found == split_rate(one_by_one, split(len(one_by_one), one_by_one))
+        assert rate == split_rate(one_by_one, split(len(one_by_one), one_by_one))
     else:
-        assert found == 0.0
+        assert rate == 0.0
 
 
 @given(st.floats(1e-3, 1e6), st.integers(1, 100))
@@ -64,7 +64,7 @@ def test_equal_gpus_have_exactly_the_rate_of_their_gang(rate: float, k: int) -> 
 
 
 def test_a_slow_gpu_is_left_out_where_it_would_hold_up_the_rest() -> None:
-    """Three V100 and a K80 that is seven times slower: one V100 takes a second task."""
+    """Three V100s and a K80 that is seven times slower: one V100 takes a second task."""
     assert split(4, [7.0, 7.0, 7.0, 1.0]) == [2, 1, 1, 0]
     assert mixed_rate([(7.0, 3), (1.0, 1)]) == 3.5
 
@@ -91,5 +91,5 @@ def test_a_worker_can_use_it_without_anything_installed() -> None:
 
 
 def split_rate(rates: Sequence[float], counts: Sequence[int]) -> float:
-    """Rate of the whole job: the GPU that is done last sets the pace, and c tasks take c times as long as one."""
+    """The rate of the whole job: the GPU that finishes last sets the pace, and c tasks take c times as long as one."""
     return min(rate / count for rate, count in zip(rates, counts, strict=True) if count)

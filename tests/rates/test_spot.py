@@ -1,4 +1,4 @@
-"""The one rate of a spot: what every part of the product asks."""
+"""The rate of a spot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_slowest_of_several_nodes_sets_the_pace() -> None:
     assert spot_rate(gang, ((0, 1), (1, 1)), TYPE_OF, [1.0, 0.75, 1.0]) == 10.0 * 0.75
 
 
-def test_what_was_learnt_of_being_spread_counts_only_on_several_nodes() -> None:
+def test_a_learnt_cost_of_being_spread_counts_only_on_several_nodes() -> None:
     spread = np.array([0.5, 0.25])
     assert spot_rate(gang, ((0, 2),), TYPE_OF, None, spread) == 20.0
     assert spot_rate(gang, ((0, 1), (1, 1)), TYPE_OF, None, spread) == 5.0
@@ -38,7 +38,7 @@ def test_several_types_split_the_tasks_by_speed() -> None:
     assert spot_rate(gang, spot, TYPE_OF, [1.0, 0.2, 1.0]) == mixed_rate([(15.0, 1), (3.0, 1), (6.0, 1)])
 
 
-def test_no_node_is_no_speed() -> None:
+def test_a_spot_without_nodes_has_no_speed() -> None:
     assert spot_rate(gang, (), TYPE_OF) == 0.0
 
 

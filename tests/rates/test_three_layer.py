@@ -1,4 +1,4 @@
-"""What is learnt of nodes and types."""
+"""What is learnt about nodes and types."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def learner(sensing: Sensing = Sensing.THREE_LAYER) -> ThreeLayer:
     return ThreeLayer(TableEstimator(SPEEDS, CLUSTER), CLUSTER, sensing)
 
 
-def test_without_news_the_table_is_right() -> None:
+def test_without_observations_the_rates_are_those_of_the_table() -> None:
     assert (learner().relative(np.array([0, 5])) == 1.0).all()
 
 
-def test_what_a_job_did_on_a_node_is_believed_there() -> None:
-    """m0 makes 2 samples a second on a V100."""
+def test_an_observed_rate_is_expected_on_the_same_node() -> None:
+    """m0 runs at 2 samples per second on a V100."""
     estimator = learner(Sensing.SERVERS)
     estimator.observe(7, "m0", ((1, 2),), 4.0 * 0.8)
     estimator.observe(7, "m0", ((1, 2),), 4.0 * 0.9)
@@ -41,7 +41,7 @@ def test_what_a_job_did_on_a_node_is_believed_there() -> None:
     mine, others = estimator.relative(np.array([7, 8]))
 
     assert mine[1] == pytest.approx(0.85)
-    assert mine[:8] == pytest.approx(np.full(8, 0.85))  # the type, where nothing is known of the node
+    assert mine[:8] == pytest.approx(np.full(8, 0.85))  # the type's ratio, where the node has no observation
     assert (mine[8:] == 1.0).all()
     assert (others == 1.0).all()
 
@@ -54,7 +54,7 @@ def test_a_node_that_is_slow_for_one_job_is_expected_to_be_slow_for_all_if_asked
     assert estimator.relative(np.array([9]))[0, 3] == pytest.approx(0.8)
 
 
-def test_several_nodes_tell_what_being_spread_costs_and_nothing_of_nodes() -> None:
+def test_a_spread_job_shows_the_cost_of_spreading_and_nothing_about_nodes() -> None:
     estimator = learner()
     estimator.observe(0, "m0", ((0, 2), (1, 2)), 8.0 * 0.5)
 
@@ -62,13 +62,13 @@ def test_several_nodes_tell_what_being_spread_costs_and_nothing_of_nodes() -> No
     assert estimator.spread(np.array([0, 1])).tolist() == [
         [0.5, 0.5],
         [1.0, 1.0],
-    ]  # of the other type for want of better
+    ]  # from the other type, the only observation
     assert estimator.predict(0, "m0", ((4, 2), (5, 2))) == pytest.approx(4.0)
     assert estimator.predict(0, "m0", ((4, 4),)) == pytest.approx(8.0)
 
 
-def test_what_is_the_slowest_nodes_doing_is_not_put_down_to_being_spread() -> None:
-    """The node turns out to be slow later."""
+def test_a_slow_node_is_not_mistaken_for_the_cost_of_spreading() -> None:
+    """The node is observed to be slow only later."""
     estimator = learner()
     estimator.observe(0, "m0", ((0, 2), (1, 2)), 8.0 * 0.6)
     estimator.observe(1, "m1", ((1, 1),), 3.0 * 0.8)
@@ -78,8 +78,8 @@ def test_what_is_the_slowest_nodes_doing_is_not_put_down_to_being_spread() -> No
     assert estimator.predict(0, "m0", ((0, 2), (2, 2))) == pytest.approx(8.0 * 0.75)
 
 
-def test_a_job_that_is_faster_than_its_profile_says_is_expected_to_be_so_on_nodes_it_has_not_seen() -> None:
-    """Its parts were measured on a slow node, say: nodes 0 and 1 are 0.8 and 1.0 for others, for this job 0.96 and 1.2."""
+def test_a_job_faster_than_its_profile_is_expected_to_be_so_on_nodes_without_observations() -> None:
+    """Nodes 0 and 1 are at 0.8 and 1.0 for other jobs and at 0.96 and 1.2 for this one, as if profiled on a slow node."""
     estimator = learner()
     for other in (1, 2, 3):
         estimator.observe(other, "m1", ((0, 1),), 3.0 * 0.8)
@@ -101,9 +101,9 @@ def made(sensing: Sensing) -> Setup:
 def test_a_run_that_learns_is_replayed_from_its_journal(tmp_path: Path) -> None:
     simulate(made(Sensing.THREE_LAYER), tmp_path / "journal")
 
-    found = replay_journal(tmp_path / "journal")
+    report = replay_journal(tmp_path / "journal")
 
-    assert found.decisions == found.same > 0
+    assert report.decisions == report.same > 0
 
 
 def test_what_was_learnt_is_part_of_the_folded_state(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_was_learnt_is_part_of_the_folded_state(tmp_path: Path) -> None:
     assert np.array_equal(again, learnt)
 
 
-def test_the_journal_of_a_run_that_does_not_learn_does_not_say_so(tmp_path: Path) -> None:
+def test_the_journal_of_a_run_that_does_not_learn_has_no_learnt_rates(tmp_path: Path) -> None:
     simulate(made(Sensing.TABLE), tmp_path / "journal")
 
     assert "sensing" not in (tmp_path / "journal").read_text().splitlines()[0]

@@ -1,4 +1,4 @@
-"""Models that no table knows run everywhere, in proportion to what types do for others."""
+"""Models that are in no table run everywhere, at rates in proportion to the speeds of types for other models."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def test_an_unmeasured_model_follows_the_speed_of_types_and_fits_where_there_is_
     v100, k80, _ = table.type_speed()
     assert rates[0] / rates[1] == v100 / k80
     assert rates[2] == 0.0  # one GPU of that type is not enough for two
-    assert WithUnmeasured(table).best("mine", 1)[2] == rates[1] / 2  # nothing is known of a t4: as slow as the slowest
+    assert (
+        WithUnmeasured(table).best("mine", 1)[2] == rates[1] / 2
+    )  # nothing is known about a t4, so it is as slow as the slowest
 
 
-def test_a_step_of_an_unmeasured_model_is_one_sample_a_gpu() -> None:
+def test_a_step_of_an_unmeasured_model_is_one_sample_per_gpu() -> None:
     assert WithUnmeasured(TableEstimator(THREE, CLUSTER)).samples_per_step("mine", 4) == 4.0

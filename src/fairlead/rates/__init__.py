@@ -1,1 +1,1 @@
-"""What a job would do where: profiles and the estimators that read them. Pure: files are read in `traces`."""
+"""How fast a job runs where: profiles, and the estimators that read them. Pure: files are read in `traces`."""

@@ -1,4 +1,4 @@
-"""How long a job should take, how long it has waited for that, and what a restart would take away from it."""
+"""The expected run time of a job, its waiting time relative to that, and the cost of a restart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.view import View
 from fairlead.numerics.metrics import expected_run_s
 
-UNKNOWN_AGE_S = 3600.0  # of a job whose length nobody declared, if no length is known at all
+UNKNOWN_AGE_S = 3600.0  # for jobs without a declared length, if no length is known at all
 LEAST_RESTART_FACTOR = 0.5
 
 
@@ -31,7 +31,7 @@ def expected_age_s(view: View) -> FloatArray:
 
 
 def restart_factor(view: View) -> FloatArray:
-    """j  (T - n S) / (T + S) for running jobs, 1 for the others, who have to start anyway."""
+    """j  (T - n S) / (T + S) for running jobs, 1 for the others, which have to start anyway."""
     ran_s = np.maximum(view.now_s - view.arrival_s - view.wait_s, 0.0)
     factor = (ran_s - view.restarts * view.restart_s) / np.maximum(ran_s + view.restart_s, 1e-9)
     return np.where(view.held_gpus > 0, np.maximum(factor, LEAST_RESTART_FACTOR), 1.0)

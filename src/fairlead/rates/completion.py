@@ -1,17 +1,18 @@
-"""Speeds that nobody measured, from those that somebody did: low rank in log space, with an honest interval.
+"""Speeds that were not measured, estimated from those that were: low rank in log space, with an interval.
 
 Rates per GPU, r, of model m in column c = (GPU type g, width w = GPUs and nodes) follow
 
     log r_mc = mu_m + b_c + u_m . v_c        b_c = b_g + b_w + b'_c,   v_c = v_g + v_w + v'_c
 
-mu_m is how heavy a model is and u_m (`RANK` numbers) what it likes; b and v say the same of columns, and columns share what
-comes from their type and what from their width, so that few cells go a long way. All but mu_m are held small (ridge); the
-squared error is minimised block by block. Rows whose source is an estimate teach only about columns that nobody measured.
+mu_m is the weight of a model and u_m (`RANK` numbers) are its affinities; b and v are the same for columns. Columns of the
+same type, or of the same width, share a part of both, so a few cells are enough. All parameters except mu_m are kept small
+(ridge); the squared error is minimised block by block. Rows whose source is an estimate are used only for columns
+without a measurement.
 
-The interval is conformal: cells are left out, predicted from the rest, and the errors' quantile is the half-width in
-log space. There are three kinds of cell, each with its own quantile: the model was measured on this type at another width; on
-other types only; or in no more than `FEW` cells, for which models are left out but for two cells. That assumes nothing of
-the errors but that cells to come are like the cells of their kind.
+The interval is conformal: cells are held out and predicted from the rest, and the quantile of the errors is the
+half-width in log space. There are three kinds of cells, each with its own quantile: the model was measured on this type
+at another width; on other types only; or in no more than `FEW` cells, for which all but two cells of a model are held
+out. The only assumption about the errors is that future cells are like the held-out cells of their kind.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from fairlead.rates.profile import Profile, Speed
 RANK = 4
 FEW = 3
 SWEEPS = 40
-FOLDS, COLD_FOLDS = 16, 8  # many: what is left in should be nearly all there is, or intervals come out too wide
-# Ridge penalties, chosen with `RANK` by the error on cells held out of Gavel's table and of the default profile: intercept and
-# factors of types and widths; of single columns; u_m; mu_m.
+FOLDS, COLD_FOLDS = 16, 8  # many, because intervals become too wide unless each fold is small
+# Ridge penalties, chosen together with `RANK` by the error on held-out cells of Gavel's table and of the default profile:
+# intercept and factors of types and widths; of single columns; u_m; mu_m.
 SHARED, OWN_INTERCEPT, OWN_FACTORS, LIKING, WEIGHT = (0.02, 0.1), 0.5, 0.3, 1.0, 1e-4
 
 Column = tuple[str, int, int]  # GPU type, GPUs, nodes
 
 
 class Source(StrEnum):
-    """How a rate is known. In a profile the source of a row opens with the word, unless it was measured."""
+    """How a rate is known. In a profile, the source of a row starts with this word unless the rate was measured."""
 
     MEASURED = "measured"
     PROFILED = "profiled"
@@ -54,7 +55,7 @@ _WORDS = {word.value: word for word in Source}
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Samples per second of the whole job, and the interval that holds the truth as often as was asked for."""
+    """Samples per second of the whole job, and the interval that contains the truth with the requested coverage."""
 
     samples_per_s: float
     low: float
@@ -80,12 +81,12 @@ class Completion:
 
 
 def source_of(row: Speed) -> Source:
-    """`completed: ...` is completed, `estimate: ...` an estimate; a citation says that it was measured."""
+    """The source of a row: `completed: ...` is completed, `estimate: ...` is an estimate, a citation is a measurement."""
     return _WORDS.get(row.source.partition(":")[0], Source.MEASURED)
 
 
 def complete(profile: Profile, *, coverage: float = 0.8, seed: int = 0) -> Completion:
-    """Every cell (model, column) of the profile, where columns are all (type, GPUs, nodes) that stand in it."""
+    """Estimates for every cell (model, column) of the profile; the columns are all its (type, GPUs, nodes)."""
     if not 0 < coverage < 1:
         raise InputError(f"coverage is {coverage}; wanted a number between 0 and 1, such as 0.8")
     cells = _cells(profile)
@@ -100,8 +101,9 @@ def complete(profile: Profile, *, coverage: float = 0.8, seed: int = 0) -> Compl
 
 
 def completed_profile(profile: Profile, completion: Completion) -> Profile:
-    """The profile with a row for every cell that it lacks; a model that was tried somewhere and does not run stays so, and
-    the formula stays where it has the parts.
+    """The profile with a row for every cell that it lacks.
+
+    Rows for models that were tried and do not run stay, and cells that the formula covers get no row.
     """
     there = {(row.model, row.gpu, row.gpus, row.nodes) for row in profile.speeds}
     per_gpu = {model: profile.samples_per_step(model, 1) for model in profile.models}
@@ -119,7 +121,7 @@ def completed_profile(profile: Profile, completion: Completion) -> Profile:
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """The known cells as columns (k), and what models and columns they belong to."""
+    """The known cells as arrays (k), and the models and columns to which they belong."""
 
     models: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -131,21 +133,23 @@ class _Cells:
     width_of: IntArray  # c
 
     def measured(self) -> BoolArray:
-        """k  by somebody, somehow."""
+        """k  cells that are more than an estimate."""
         return np.array([word is not Source.ESTIMATED for word in self.source])
 
     def taught(self) -> BoolArray:
-        """k  measured, or an estimate in a column that nobody measured."""
+        """k  cells to learn from: measured, or an estimate in a column without a measurement."""
         measured = self.measured()
-        seen = np.zeros(len(self.columns), dtype=bool)
-        seen[self.column[measured]] = True
-        return measured | ~seen[self.column]
+        has_measurement = np.zeros(len(self.columns), dtype=bool)  # c
+        has_measurement[self.column[measured]] = True
+        return measured | ~has_measurement[self.column]
 
 
 def _cells(profile: Profile) -> _Cells:
     rows = [row for row in profile.speeds if row.steps_per_s > 0 and source_of(row) is not Source.COMPLETED]
     if not rows:
-        raise InputError(f'profile "{profile.name}" holds no speed above 0; nothing can be learnt from it')
+        raise InputError(
+            f'profile "{profile.name}" holds no speed above 0, so there is nothing to estimate from; add a measured row'
+        )
     models = tuple(dict.fromkeys(row.model for row in rows))
     columns = tuple(dict.fromkeys((row.gpu, row.gpus, row.nodes) for row in rows))
     return _Cells(
@@ -161,9 +165,9 @@ def _cells(profile: Profile) -> _Cells:
 
 
 def _positions(labels: Sequence[object]) -> IntArray:
-    """Of each label among those seen so far."""
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(repr(label), len(seen)) for label in labels], dtype=np.int64)
+    """The position of each label among the distinct labels, in order of first appearance."""
+    position: dict[str, int] = {}
+    return np.array([position.setdefault(repr(label), len(position)) for label in labels], dtype=np.int64)
 
 
 def _fit(cells: _Cells, use: BoolArray, rng: np.random.Generator) -> FloatArray:
@@ -172,7 +176,7 @@ def _fit(cells: _Cells, use: BoolArray, rng: np.random.Generator) -> FloatArray:
     by_model = _group(model, len(cells.models))
     liking = rng.standard_normal(
         (len(cells.models), RANK)
-    )  # m,r  u; what it starts from, since all zero would stay zero
+    )  # m,r  u; it starts at random because zeros would stay zeros
     weight = by_model.sums(y[:, None])[:, 0] / np.maximum(by_model.sums(np.ones((len(y), 1)))[:, 0], 1.0)  # m  mu
     blocks = [
         (_group(cells.type_of[column], int(cells.type_of.max()) + 1), SHARED),
@@ -198,7 +202,7 @@ def _fit(cells: _Cells, use: BoolArray, rng: np.random.Generator) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Which group each cell belongs to, sorted once so that sums by group need no product of matrices."""
+    """The group of each cell, sorted once so that sums by group need no matrix product."""
 
     of: IntArray  # k
     count: int
@@ -220,7 +224,7 @@ def _group(of: IntArray, count: int) -> _Group:
 
 
 def _grouped_ridge(group: _Group, x: FloatArray, y: FloatArray, penalty: tuple[float, float]) -> FloatArray:
-    """g,f  least squares of y on x in each group by itself; the first feature has a penalty of its own."""
+    """g,f  least squares of y on x, separately in each group; the first feature has a penalty of its own."""
     features = x.shape[1]
     gram = group.sums((x[:, :, None] * x[:, None, :]).reshape(len(y), features**2)).reshape(-1, features, features)
     gram += np.diag([penalty[0]] + [penalty[1]] * (features - 1))
@@ -228,7 +232,7 @@ def _grouped_ridge(group: _Group, x: FloatArray, y: FloatArray, penalty: tuple[f
 
 
 def _half_widths(cells: _Cells, taught: BoolArray, coverage: float, rng: np.random.Generator) -> FloatArray:
-    """m,c  by kind of cell, from the errors on measured cells that were left out."""
+    """m,c  the half-width for each kind of cell, from the errors on held-out measured cells."""
     warm, kinds = _warm_errors(cells, taught, rng)
     few = _cold_errors(cells, taught, rng)
     every = np.concatenate([warm, few])
@@ -238,12 +242,12 @@ def _half_widths(cells: _Cells, taught: BoolArray, coverage: float, rng: np.rand
     )
     on_type = same_type[:, cells.type_of] - known > 0  # m,c  at another width
     rare = known.sum(axis=1, keepdims=True) <= FEW  # m,1
-    seen, unseen = (_quantile(warm[kinds == kind], every, coverage) for kind in (True, False))
-    return np.where(rare, max(_quantile(few, every, coverage), unseen), np.where(on_type, seen, unseen))
+    same, other = (_quantile(warm[kinds == kind], every, coverage) for kind in (True, False))  # type
+    return np.where(rare, max(_quantile(few, every, coverage), other), np.where(on_type, same, other))
 
 
 def _warm_errors(cells: _Cells, taught: BoolArray, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
-    """|error| of measured cells left out fold by fold, and whether the rest still had the model on that type."""
+    """|error| of measured cells held out fold by fold, and whether the rest still had the model on that type."""
     measured = np.flatnonzero(taught & cells.measured())
     errors, on_type = [], []
     for fold in np.array_split(rng.permutation(measured), max(1, min(FOLDS, len(measured)))):
@@ -263,7 +267,7 @@ def _warm_errors(cells: _Cells, taught: BoolArray, rng: np.random.Generator) -> 
 
 
 def _cold_errors(cells: _Cells, taught: BoolArray, rng: np.random.Generator) -> FloatArray:
-    """|error| on measured cells of models of which only two are left in."""
+    """|error| on the held-out measured cells of models that keep only two cells."""
     measured = taught & cells.measured()
     errors: list[float] = []
     for group in np.array_split(rng.permutation(len(cells.models)), min(COLD_FOLDS, len(cells.models))):
@@ -279,10 +283,10 @@ def _cold_errors(cells: _Cells, taught: BoolArray, rng: np.random.Generator) -> 
 
 
 def _quantile(errors: FloatArray, every: FloatArray, coverage: float) -> float:
-    """The conformal quantile: among n errors and the one to come; of all kinds together where one kind has too few."""
+    """The conformal quantile over n errors and a future one; over all kinds together if one kind has too few errors."""
     of = errors if len(errors) >= 20 else every
     if not len(of):
-        return math.log(2.0)  # nothing to learn from: say a factor of two
+        return math.log(2.0)  # there are no errors at all; assume a factor of two
     rank = min(math.ceil((len(of) + 1) * coverage), len(of))
     return float(np.sort(of)[rank - 1])
 

@@ -1,4 +1,4 @@
-"""Rates of configurations (type, GPUs, nodes), asked once for all jobs that are of one kind."""
+"""Rates of configurations (type, GPUs, nodes), looked up once for all jobs of one kind."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fairlead.rates.spot import spot_rate
 
 
 class Kinds:
-    """Jobs of one kind have the same model, allowed widths and usable types, hence the same rates.
+    """The kinds of a view's jobs: jobs of one kind have the same model, allowed widths and usable types, so the same rates.
 
-    Departs (from the seam): a type on which the reference width does not run counts as not allowed, for the view does
-    not tell the two apart.
+    Departs (from the interface): a type on which the reference width does not run counts as not allowed, because the
+    view does not distinguish the two.
     """
 
     def __init__(self, view: View) -> None:
@@ -35,7 +35,7 @@ class Kinds:
         return len(self.first)
 
     def rate(self, kind: int, type_: int, gpus: int, nodes: int) -> float:
-        """Samples/s; 0 = does not run like that."""
+        """Samples/s; 0 if the job does not run in this configuration."""
         key = (self._model[kind], type_, gpus, nodes)
         rate = self._rates.get(key)
         if rate is None:
@@ -46,9 +46,9 @@ class Kinds:
         return spot_rate(partial(self.rate, kind), spot, self._view.cluster.type_of)
 
     def sensitivity(self) -> FloatArray:
-        """k  what spreading costs: rate per GPU on one / on two GPUs of two nodes, the mean over usable types (Hops).
+        """k  cost of spreading: rate on one GPU / rate per GPU on two GPUs of two nodes, mean over usable types (Hops).
 
-        Infinite where the job does not run spread at all.
+        Infinite if the job does not run spread over nodes at all.
         """
         return np.array([self._sensitivity(kind) for kind in range(len(self))])
 

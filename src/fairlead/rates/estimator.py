@@ -1,4 +1,4 @@
-"""The estimator seam: a rate for every (job, where) that a policy may ask about."""
+"""The estimator interface: a rate for every job and place that a policy may ask about."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from fairlead.rates.profile import Profile
 
 
 class Estimator(Protocol):
-    """Rates are in samples per second of the whole job; 0 where it cannot run."""
+    """Estimates rates in samples per second of the whole job; 0 where it cannot run."""
 
     def best(self, model: str, gpus: int) -> FloatArray:
-        """By type (t), on the fewest nodes that hold `gpus`."""
+        """t  rates by type, on the fewest nodes that hold `gpus`."""
 
     def at(self, model: str, type_: int, gpus: int, nodes: int) -> float: ...
 
     def type_speed(self) -> FloatArray:
-        """By type (t), over all models: geometric mean of single-GPU rates, the fastest type is 1."""
+        """t  speeds of types over all models: geometric mean of single-GPU rates, relative to the fastest type."""
 
     def samples_per_step(self, model: str, gpus: int) -> float: ...
 
     def restart_s(self, model: str) -> float: ...
 
     def for_cluster(self, cluster: Cluster) -> Estimator:
-        """The same knowledge, learnt things included, of a cluster that has changed."""
+        """An estimator with the same knowledge, including what was learnt, for a cluster that has changed."""
 
 
 def allowed_types(spec: JobSpec, cluster: Cluster) -> list[int]:
@@ -49,19 +49,19 @@ def allowed_rates(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> Floa
 
 
 def mixable_types(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> BoolArray:
-    """t  types of which GPUs may take part in a grant that mixes types: allowed, with the memory, and measured.
+    """t  types whose GPUs may be part of a grant that mixes types: allowed, with enough memory, and measured.
 
-    Such a grant lies on several nodes, and a type may have fewer GPUs than the job wants of all types together.
+    Such a grant is on several nodes, and a type may have fewer GPUs than the job needs in total.
     """
-    found = np.zeros(len(cluster.types), dtype=np.bool_)
+    mixable = np.zeros(len(cluster.types), dtype=np.bool_)
     if spec.relaxed and spec.gpus > 1:
         for t in allowed_types(spec, cluster):
-            found[t] = cluster.capacity[t] > 0 and estimator.at(spec.model, t, spec.gpus, 2) > 0
-    return found
+            mixable[t] = cluster.capacity[t] > 0 and estimator.at(spec.model, t, spec.gpus, 2) > 0
+    return mixable
 
 
 class TableEstimator:
-    """Reads a profile as it stands; answers are remembered."""
+    """Rates from a profile, without learning; results are cached."""
 
     def __init__(self, profile: Profile, cluster: Cluster, *, restart_s: float | None = None) -> None:
         self.profile = profile
@@ -105,9 +105,9 @@ class TableEstimator:
 
 
 def relative_speed(rate: FloatArray) -> FloatArray:
-    """t  from m,t: how fast types are over all models, each model against its own mean; the fastest type is 1.
+    """t  from rates m,t: the speed of types over all models, each model relative to its own mean; the fastest type is 1.
 
-    A model that does not run on a type says nothing about it; a type on which no model runs gets 0.
+    A model does not count for types on which it does not run; a type on which no model runs gets 0.
     """
     runs = rate > 0
     logs = np.log(np.where(runs, rate, 1.0))

@@ -1,4 +1,4 @@
-"""How long one training iteration takes, from profiled parts (Hops, SoCC 2024)."""
+"""The duration of one training iteration, from profiled parts (Hops, SoCC 2024)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from fairlead.model.errors import InputError
 
-EXPOSED = 0.2  # share of the communication that the backward pass cannot hide, as the paper measured it
+EXPOSED = 0.2  # part of the communication that the backward pass cannot hide, as measured in the paper
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Profiled on one GPU of a type, in seconds. Loading and waiting differ with where the data come from."""
+    """The parts of an iteration on one GPU of a type, in seconds. Loading and waiting depend on where the data are."""
 
     batch: float  # samples per GPU
     forward_s: float  # T_f
@@ -37,7 +37,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Measured offline by type."""
+    """Bandwidths of a GPU type, measured offline."""
 
     link_gib_per_s: float  # B_link, between the GPUs of a node
     net_gib_per_s: float  # B_net, between nodes
@@ -60,8 +60,8 @@ def iteration_s(parts: Parts, links: Links, gpus: int, nodes: int = 1) -> float:
     pattern 1:  T = max(T_d, max(T_b + 0.2 T_c, T_c) + T_u) + T_f + T_w
     pattern 2:  T = T_d + max(T_b + 0.2 T_c, T_c) + T_u + T_f + T_w
 
-    Departs: T_d and T_w enter by their means; the paper's normals have spreads, which pattern 1 feels only where loading
-    is about as long as what it hides behind.
+    Departs: T_d and T_w enter by their means. In the paper they are normally distributed; the variance affects pattern 1
+    only if loading takes about as long as the work that hides it.
     """
     T_c = communication_s(parts, links, gpus, nodes)
     work = max(parts.backward_s + EXPOSED * T_c, T_c) + parts.update_s
@@ -74,7 +74,7 @@ def iteration_s(parts: Parts, links: Links, gpus: int, nodes: int = 1) -> float:
 
 
 def formula_samples_per_s(parts: Parts, links: Links, gpus: int, nodes: int = 1) -> float:
-    """Of the whole job: every GPU works off one batch in E[T]."""
+    """Samples per second of the whole job: every GPU processes one batch in E[T]."""
     return gpus * parts.batch / iteration_s(parts, links, gpus, nodes)
 
 

@@ -1,4 +1,4 @@
-"""A profile: measured speeds of models on GPU types, and stated rules for what was not measured."""
+"""A profile: measured speeds of models on GPU types, and explicit rules for what was not measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Speed:
     gpus: int
     nodes: int
     batch: float
-    steps_per_s: float  # 0 = was tried and does not run
+    steps_per_s: float  # 0: it was tried and does not run
     source: str
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Speed:
         if not 1 <= self.nodes <= self.gpus:
             raise InputError(f"{where}: nodes is {self.nodes}; wanted 1 up to the number of GPUs")
         if not self.source:
-            raise InputError(f"{where}: no source; say where the number comes from")
+            raise InputError(f"{where}: no source; state where the number comes from")
 
     @property
     def samples_per_s(self) -> float:
@@ -46,11 +46,11 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What a model needs and costs, whatever the GPU."""
+    """What a model needs and costs on any GPU."""
 
-    memory_gib: float = 0.0  # per GPU; 0 = fits anywhere
+    memory_gib: float = 0.0  # per GPU; 0: fits anywhere
     restart_s: float = 0.0  # checkpoint, load and warm-up on every move
-    spread: float = 1.0  # rate on several nodes / rate on one, where no row says
+    spread: float = 1.0  # rate on several nodes / rate on one, where there is no row
 
     def __post_init__(self) -> None:
         for name, low, high in (("memory_gib", 0.0, 1e5), ("restart_s", 0.0, 1e7), ("spread", 1e-6, 1.0)):
@@ -60,9 +60,9 @@ class ModelFacts:
 
 
 class Layer(StrEnum):
-    """By which rule a profile knows a rate."""
+    """The rule by which a profile knows a rate."""
 
-    ROW = "row"  # it stands there
+    ROW = "row"  # there is a row for it
     FORMULA = "formula"  # iteration time from profiled parts
     BETWEEN = "between widths"  # rate per GPU interpolated over log(GPUs)
     NEAREST = "nearest width"  # the rate per GPU of the nearest width or number of nodes
@@ -76,15 +76,17 @@ class KnownRate:
 
     samples_per_s: float
     layer: Layer
-    source: str  # of the row or the parts; empty where several rows took part
+    source: str  # of the row or the parts; empty if the rate comes from several rows
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Speeds with sources. What is asked for is, in this order, a row; the iteration-time formula, where the model's `parts`
-    on this GPU and the GPU's `links` are known; or comes from other rows: between measured widths the rate per GPU is
-    interpolated over log(GPUs), beyond them it stays that of the nearest width, and several nodes use the rows with the
-    nearest number of nodes above one, else `spread`.
+    """Speeds with their sources.
+
+    A rate comes from the first of these that is available: a row; the iteration-time formula, if the model's `parts` on
+    this GPU and the GPU's `links` are known; other rows. Between measured widths the rate per GPU is interpolated over
+    log(GPUs), beyond them it is that of the nearest width. Several nodes use the rows with the nearest number of nodes
+    above one, or else `spread`.
     """
 
     name: str
@@ -102,9 +104,7 @@ class Profile:
         curves: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
         for row in self.speeds:
             if (row.model, row.gpu, row.gpus, row.nodes) in rows:
-                raise InputError(
-                    f"{row.model} on {row.gpus} x {row.gpu} over {row.nodes} nodes stands twice; keep one row"
-                )
+                raise InputError(f"{row.model} on {row.gpus} x {row.gpu} over {row.nodes} nodes has two rows; keep one")
             rows[row.model, row.gpu, row.gpus, row.nodes] = row
             curves.setdefault((row.model, row.gpu), {}).setdefault(row.nodes, {})[row.gpus] = row.samples_per_s
         ready = {
@@ -123,7 +123,7 @@ class Profile:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """In the order of their first row, then of their parts."""
+        """Models in the order of their first row, then of their parts."""
         return tuple(self._batch)
 
     @property
@@ -138,11 +138,11 @@ class Profile:
         return self.facts.get(model, _NO_FACTS)
 
     def samples_per_step(self, model: str, gpus: int) -> float:
-        """How many samples one step of the whole job consumes at the reference width."""
+        """Samples that one step of the whole job consumes at the reference width."""
         return self._batch[model] * gpus
 
     def links_of(self, gpu: str) -> Links | None:
-        """A card named with its memory has those of its chip."""
+        """The links of a GPU; a card named with its memory has the links of its chip."""
         return self.links.get(gpu) or self.links.get(chip_of(gpu))
 
     def samples_per_s(self, model: str, gpu: str, gpus: int, nodes: int = 1) -> float:
@@ -161,50 +161,50 @@ class Profile:
             return KnownRate(row.samples_per_s, Layer.ROW, row.source)
         if parts is not None:
             links = self.links_of(name)
-            assert links is not None, "checked when the profile was made"
+            assert links is not None, "checked in __post_init__"
             source = f"{parts.source}; links: {links.source}"
             return KnownRate(formula_samples_per_s(parts, links, gpus, nodes), Layer.FORMULA, source)
-        assert by_nodes, "one of the two is there"
+        assert by_nodes, "without parts there are rows"
         return _from_other_rows(by_nodes, gpus, nodes, self.facts_of(model).spread)
 
     def doubts(self, model: str | None = None) -> tuple[str, ...]:
-        """Rows that the formula contradicts by more than a factor of `DOUBTFUL`: one of the two is mistaken."""
-        found = []
+        """Rows that differ from the formula by more than a factor of `DOUBTFUL`: one of the two is wrong."""
+        doubts = []
         for row in self.speeds:
             parts, links = self.parts.get((row.model, row.gpu)), self.links_of(row.gpu)
             if parts is None or links is None or row.samples_per_s == 0 or model not in (None, row.model):
                 continue
-            told = formula_samples_per_s(parts, links, row.gpus, row.nodes)
-            apart = max(told / row.samples_per_s, row.samples_per_s / told)
-            if apart > DOUBTFUL:
-                found.append(
-                    f"{row.model} on {row.gpus} x {row.gpu}: the row says {row.samples_per_s:.4g} samples/s, the formula makes "
-                    f"{told:.4g} of the parts, {apart:.3g} times apart; parts are in seconds of one iteration"
+            computed = formula_samples_per_s(parts, links, row.gpus, row.nodes)
+            factor = max(computed / row.samples_per_s, row.samples_per_s / computed)
+            if factor > DOUBTFUL:
+                doubts.append(
+                    f"{row.model} on {row.gpus} x {row.gpu}: the row has {row.samples_per_s:.4g} samples/s, the formula "
+                    f"gives {computed:.4g} from the parts, a factor of {factor:.3g}; parts are in seconds of one iteration"
                 )
-        return tuple(found)
+        return tuple(doubts)
 
     def restricted_to(self, models: Iterable[str], gpus: Iterable[str]) -> Profile:
-        """The part that a run with these models and GPU types can ask about.
+        """The part of the profile that a run with these models and GPU types can use.
 
-        The first row, or parts, of a model stay whatever their GPU: their batch says what a step is.
+        The first row, or parts, of a model stay even on other GPUs, because their batch defines a step.
         """
-        wanted = set(models)
+        kept_models = set(models)
         types = {name for gpu in gpus for name in (gpu, chip_of(gpu))}
         first = {row.model: row for row in reversed(self.speeds)}
         first_parts = {model: (model, gpu) for model, gpu in reversed(list(self.parts)) if model not in first}
         rows = tuple(
-            row for row in self.speeds if row.model in wanted and (row.gpu in types or row is first[row.model])
+            row for row in self.speeds if row.model in kept_models and (row.gpu in types or row is first[row.model])
         )
         parts = {
             (model, gpu): value
             for (model, gpu), value in self.parts.items()
-            if model in wanted and (gpu in types or first_parts.get(model) == (model, gpu))
+            if model in kept_models and (gpu in types or first_parts.get(model) == (model, gpu))
         }
         linked = {name for _, gpu in parts for name in (gpu, chip_of(gpu))}
         return replace(
             self,
             speeds=rows,
-            facts={m: f for m, f in self.facts.items() if m in wanted},
+            facts={m: f for m, f in self.facts.items() if m in kept_models},
             parts=parts,
             links={gpu: value for gpu, value in self.links.items() if gpu in linked},
         )
@@ -215,7 +215,7 @@ _NOTHING = KnownRate(0.0, Layer.NOTHING, "")
 
 
 def chip_of(gpu: str) -> str:
-    """The chip of a card named with its memory, `v100` of `v100-32`: it has the same speeds where no row says better."""
+    """The chip of a card named with its memory, `v100` of `v100-32`: its speeds apply where the card has no row."""
     chip, dash, memory = gpu.rpartition("-")
     return chip if dash and memory.removesuffix("gib").isdigit() else gpu
 

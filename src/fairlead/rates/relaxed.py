@@ -1,8 +1,8 @@
 """Relaxed synchronisation: the k tasks of a training round on GPUs of unequal speed (Hare, HPDC 2022).
 
-Only the barrier at the end of a round counts, so a fast GPU may work through several tasks while a slow one does one, and
-the gradients are those of k equal GPUs. A GPU's speed is given as the rate that the whole job would have on a gang of k
-GPUs like it. Standard library only: a training script on a worker uses the same split.
+Only the barrier at the end of a round matters, so a fast GPU may run several tasks while a slow one runs one, and the
+gradients are the same as with k equal GPUs. A GPU's speed is stated as the rate that the whole job would have on a gang
+of k such GPUs. Standard library only, because a training script on a worker uses the same split.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from heapq import heapify, heapreplace
 from math import floor
 
-_BELOW = 1.0 - 1e-9  # the quick start stays below the optimum whatever the last digits say
+_BELOW = 1.0 - 1e-9  # keeps the initial split below the optimum despite rounding
 
 
 def split(k: int, rates: Sequence[float]) -> list[int]:
-    """How many of the k tasks each GPU m runs, one after another.
+    """The number of the k tasks that each GPU m runs, one after another.
 
         min max_m c_m / r_m     s.t.  sum_m c_m = k,   c_m >= 0 whole
 
-    The i-th task of GPU m is done at i / r_m; the k earliest of all these times are taken, ties by the GPU with fewer
-    tasks, then by the earlier one. A GPU with rate 0 gets nothing. All that are done by k / sum r belong to them, so only
-    the last few are searched.
+    The i-th task of GPU m is done at i / r_m, and the k earliest of all these times are chosen; ties go to the GPU with
+    fewer tasks, then to the earlier GPU. A GPU with rate 0 gets nothing. All tasks that are done by k / sum r are among
+    the chosen ones, so only the last few are searched for.
     """
     total = sum(rates)
     if total <= 0:
@@ -37,9 +37,9 @@ def split(k: int, rates: Sequence[float]) -> list[int]:
 
 
 def mixed_rate(parts: Sequence[tuple[float, int]]) -> float:
-    """Rate under the best split of as many tasks as there are GPUs; `parts` are (rate, number) of equal GPUs.
+    """The rate under the best split of one task per GPU; `parts` are (rate, number) of equal GPUs.
 
-    k equal GPUs have exactly the rate of their gang. 0 where no GPU can do anything.
+    k equal GPUs have exactly the rate of their gang. The rate is 0 if the job runs on none of the GPUs.
     """
     working = [(rate, gpus) for rate, gpus in parts if rate > 0 and gpus]
     k = sum(gpus for _, gpus in parts)

@@ -1,7 +1,7 @@
-"""The one rate of a spot: how fast a job runs on these GPUs of these nodes.
+"""The rate of a spot: how fast a job runs on these GPUs of these nodes.
 
-The simulator's truth, the estimator, placing, moves, engines and policies all ask here. Whatever comes to matter about
-where a job runs (the switch that its nodes share, say) is a change to this file.
+The simulator's truth, the estimator, placement, moves, engines and policies all use this function. If another property
+of the nodes should matter (for example a shared network switch), only this file changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray
 from fairlead.rates.relaxed import mixed_rate
 
-# (type, GPUs, nodes) -> samples per second of the job as a gang of one type; 0 = it does not run like that
+# (type, GPUs, nodes) -> samples per second of the job as a gang of one type; 0: it does not run in this way
 GangRate = Callable[[int, int, int], float]
 
 
@@ -23,14 +23,14 @@ def spot_rate(
     node_speed: Sequence[float] | FloatArray | None = None,
     spread_speed: FloatArray | None = None,
 ) -> float:
-    """Samples per second of the whole job; 0 where it cannot run like that, or on no node at all.
+    """Samples per second of the whole job; 0 if it cannot run on this spot, or if the spot is empty.
 
         one type      gang(t, G, N) * min_n speed_n                       N nodes of type t with G GPUs between them
         several       the best split of a step's tasks over the GPUs, each with gang(t, G, N) * speed_n
 
-    `type_of` has the type of every node. `node_speed` (n) is how fast a node is against its type, where that is known:
-    the slowest sets the pace. `spread_speed` (t) is what being on several nodes makes of that, the least of the spot's
-    types counts.
+    `type_of` has the type of every node. `node_speed` (n) is the speed of a node relative to its type, where it is known:
+    the slowest node sets the pace. `spread_speed` (t) is a factor for jobs on several nodes; the smallest among the
+    spot's types counts.
     """
     nodes = len(spot)
     if nodes == 1:

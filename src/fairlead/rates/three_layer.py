@@ -1,4 +1,4 @@
-"""Rates learnt from what jobs did: on this very node, on this type, else by the profile (Hops, SoCC 2024)."""
+"""Rates learnt from observed jobs: on the same node, on the same type, or else the profile's (Hops, SoCC 2024)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fairlead.rates.unmeasured import WithUnmeasured
 
 
 class Sensing(StrEnum):
-    """What is learnt while jobs run. Each also does what those before it do."""
+    """What is learnt while jobs run. Each value includes the ones before it."""
 
     TABLE = "table"  # nothing
     TYPES = "types"  # this job on this type
@@ -27,8 +27,8 @@ class Sensing(StrEnum):
     THREE_LAYER = "three-layer"  # and how fast a node is for all jobs
 
 
-class Heard(StrEnum):
-    """The layer that answers for a job on a node."""
+class LearntLayer(StrEnum):
+    """The layer that provides the rate of a job on a node."""
 
     JOB_ON_NODE = "this job on this node"
     NODE = "this node for other jobs"
@@ -38,7 +38,7 @@ class Heard(StrEnum):
 
 @runtime_checkable
 class Learns(Protocol):
-    """An estimator that wants to know how fast jobs turned out to be. What it learns is part of the folded state."""
+    """An estimator that learns from the observed rates of jobs. What it has learnt is part of the folded state."""
 
     def observe(self, job: int, model: str, spot: Spot, rate: float) -> None: ...
 
@@ -49,27 +49,29 @@ class Learns(Protocol):
     def predict(self, job: int, model: str, spot: Spot) -> float: ...
 
     def learnt(self) -> Any:
-        """All of it, as JSON can hold it."""
+        """Everything that it has learnt, as JSON values."""
 
     def learn_again(self, learnt: Any) -> None: ...
 
     def copy(self) -> Learns:
-        """One that has learnt the same and learns apart from this one."""
+        """An independent copy that has learnt the same."""
 
 
 class ThreeLayer:
-    """Observed rates over the table's, read from the top:
+    """Observed rates relative to the table's; the first layer that has observations counts:
 
-    1    this job on this node: the mean of what was observed
-    1.5  this node, whatever the job: the median over jobs (with `Sensing.THREE_LAYER`; the paper keys by job only)
+    1    this job on this node: the mean of the observations
+    1.5  this node, for any job: the median over jobs (with `Sensing.THREE_LAYER`; the paper's tables are by job only)
     2    this job on this type: the mean
     3    the profile: a row, or the iteration-time formula
 
-    On several nodes the slowest sets the pace and nobody sees which it was. So what is learnt there stays apart: how much
-    more or less than its slowest node, as believed now, the job makes when it is spread over nodes of this type (over
-    other types, where nothing is known of this one), of all its types alike where it mixes them.
+    On several nodes the slowest sets the pace, and it cannot be observed which node that was. Observations on several
+    nodes are therefore kept separately: as the ratio of the job's rate to that of its slowest node, as estimated now,
+    when the job is spread over nodes of this type (or of other types, if there is no observation on this one). If a
+    spot mixes types, the observation counts for each of them.
 
-    Departs: histories are ratios to the profile over all numbers of GPUs, and of nodes above one, not tables by them.
+    Departs: histories are ratios to the profile, combined over all numbers of GPUs, and of nodes above one; the paper
+    keeps a table for each number.
     """
 
     def __init__(self, table: Estimator, cluster: Cluster, sensing: Sensing = Sensing.THREE_LAYER) -> None:
@@ -100,7 +102,7 @@ class ThreeLayer:
         return self._table.restart_s(model)
 
     def for_cluster(self, cluster: Cluster) -> ThreeLayer:
-        """What was learnt of a node that has come back with GPUs of another type is forgotten."""
+        """The same learner for a changed cluster; it forgets nodes that came back with GPUs of another type."""
         again = ThreeLayer(self._table.for_cluster(cluster), cluster, self._sensing)
         again.learn_again(self.learnt())
         now = cluster.node_type.tolist()
@@ -120,15 +122,15 @@ class ThreeLayer:
         self._spread = {job: by_spot for job, by_spot in self._spread.items() if by_spot}
 
     def observe(self, job: int, model: str, spot: Spot, rate: float) -> None:
-        """The job made `rate` samples a second there."""
+        """Learn that the job ran at `rate` samples per second on this spot."""
         predicted = self._predicted(model, spot, np.ones(len(self._node_type)))
         if predicted <= 0 or rate <= 0:
             return
         ratio = rate / predicted
         if len(spot) > 1:
             by_spot = self._spread.setdefault(job, {})
-            _, seen = by_spot.get(spot, (model, _NOTHING))
-            by_spot[spot] = (model, seen.with_one(ratio))
+            _, mean = by_spot.get(spot, (model, _NOTHING))
+            by_spot[spot] = (model, mean.with_one(ratio))
             return
         node = spot[0][0]
         _add(self._on_type.setdefault(job, {}), self._node_type[node], ratio)
@@ -136,64 +138,64 @@ class ThreeLayer:
             _add(self._on_node.setdefault(job, {}), node, ratio)
             _add(self._of_node.setdefault(node, {}), job, ratio)
             if self._sensing is Sensing.THREE_LAYER:
-                self._factor[node] = median(seen.value for seen in self._of_node[node].values())
+                self._factor[node] = median(mean.value for mean in self._of_node[node].values())
 
     def relative(self, jobs: IntArray) -> FloatArray:
-        """j,n  expected rate on a node / the profile's."""
-        found = np.ones((len(jobs), len(self._node_type)))
+        """j,n  expected rate on a node / the profile's rate."""
+        ratio = np.ones((len(jobs), len(self._node_type)))
         known = np.array(sorted(self._factor), dtype=np.int64)
         factor = np.array([self._factor[node] for node in known.tolist()])
         type_of = self._cluster.node_type[known]
         for row, job in enumerate(jobs.tolist()):
-            for t, seen in self._on_type.get(job, {}).items():
-                found[row, self._nodes_of[t]] = seen.value
+            for t, mean in self._on_type.get(job, {}).items():
+                ratio[row, self._nodes_of[t]] = mean.value
         if known.size:
-            found[:, known] = factor
+            ratio[:, known] = factor
         for row, job in enumerate(jobs.tolist()):
             if known.size and job in self._on_node:
-                found[row, known] *= self._own(job)[type_of]
-            for node, seen in self._on_node.get(job, {}).items():
-                found[row, node] = seen.value
-        return found
+                ratio[row, known] *= self._own(job)[type_of]
+            for node, mean in self._on_node.get(job, {}).items():
+                ratio[row, node] = mean.value
+        return ratio
 
     def _own(self, job: int) -> FloatArray:
-        """t  how much faster than other jobs this one is on nodes of a type, each node against its factor."""
+        """t  how much faster this job is than other jobs on nodes of a type, each node relative to its factor."""
         count, total = np.zeros(len(self._nodes_of)), np.zeros(len(self._nodes_of))
-        for node, seen in self._on_node[job].items():
-            rounds, ratios = seen.parts
+        for node, mean in self._on_node[job].items():
+            rounds, ratios = mean.parts
             count[self._node_type[node]] += rounds
             total[self._node_type[node]] += ratios / self._factor[node]
         return np.where(count > 0, total / np.maximum(count, 1.0), 1.0)
 
     def spread(self, jobs: IntArray) -> FloatArray:
-        """j,t  expected rate over several nodes / what the slowest of them, by `relative`, would make of the profile's."""
-        found = np.ones((len(jobs), len(self._nodes_of)))
+        """j,t  expected rate over several nodes / the profile's rate at the speed of the slowest node, by `relative`."""
+        ratio = np.ones((len(jobs), len(self._nodes_of)))
         rows = [row for row, job in enumerate(jobs.tolist()) if job in self._spread]
         relative = self.relative(jobs[rows])
         alike = np.ones(len(self._node_type))
         for row, speeds in zip(rows, relative, strict=True):
-            count, total = np.zeros(found.shape[1]), np.zeros(found.shape[1])  # t
-            for spot, (model, seen) in self._spread[int(jobs[row])].items():
+            count, total = np.zeros(ratio.shape[1]), np.zeros(ratio.shape[1])  # t
+            for spot, (model, mean) in self._spread[int(jobs[row])].items():
                 slowest = self._predicted(model, spot, speeds) / self._predicted(model, spot, alike)
-                rounds, ratios = seen.parts
+                rounds, ratios = mean.parts
                 for t in {self._node_type[node] for node, _ in spot}:
                     count[t] += rounds
                     total[t] += ratios / slowest
-            found[row] = np.where(count > 0, total / np.maximum(count, 1), total.sum() / count.sum())
-        return found
+            ratio[row] = np.where(count > 0, total / np.maximum(count, 1), total.sum() / count.sum())
+        return ratio
 
     def learnt(self) -> dict[str, Any]:
         tables = {"on_node": self._on_node, "on_type": self._on_type, "of_node": self._of_node}
         return {
             **{
-                name: [[one, other, *seen.parts] for one, row in table.items() for other, seen in row.items()]
+                name: [[one, other, *mean.parts] for one, row in table.items() for other, mean in row.items()]
                 for name, table in tables.items()
             },
             "factor": list(self._factor.items()),
             "spread": [
-                [job, spot, model, *seen.parts]
+                [job, spot, model, *mean.parts]
                 for job, by_spot in self._spread.items()
-                for spot, (model, seen) in by_spot.items()
+                for spot, (model, mean) in by_spot.items()
             ],
         }
 
@@ -216,18 +218,18 @@ class ThreeLayer:
         return other
 
     def predict(self, job: int, model: str, spot: Spot) -> float:
-        """Samples a second on this spot."""
+        """Expected samples per second on this spot."""
         row = np.array([job])
         spread = self.spread(row)[0] if len(spot) > 1 else None
         return spot_rate(partial(self._table.at, model), spot, self._node_type, self.relative(row)[0], spread)
 
-    def layer(self, job: int, node: int) -> Heard:
-        """Which layer answers for the job on this node alone."""
+    def layer(self, job: int, node: int) -> LearntLayer:
+        """The layer that provides the rate of the job on this node alone."""
         if node in self._on_node.get(job, {}):
-            return Heard.JOB_ON_NODE
+            return LearntLayer.JOB_ON_NODE
         if node in self._factor:
-            return Heard.NODE
-        return Heard.JOB_ON_TYPE if self._node_type[node] in self._on_type.get(job, {}) else Heard.PROFILE
+            return LearntLayer.NODE
+        return LearntLayer.JOB_ON_TYPE if self._node_type[node] in self._on_type.get(job, {}) else LearntLayer.PROFILE
 
     def factor_of(self, node: int) -> float | None:
         return self._factor.get(node)
@@ -236,12 +238,12 @@ class ThreeLayer:
         return len(self._of_node.get(node, {}))
 
     def _predicted(self, model: str, spot: Spot, relative: FloatArray) -> float:
-        """The table's rate, were every node (n) this many times as fast as its type."""
+        """The table's rate if every node (n) were `relative` times as fast as its type."""
         return spot_rate(partial(self._table.at, model), spot, self._node_type, relative)
 
 
 class _Mean(NamedTuple):
-    """A value, so that copies of a table may share it."""
+    """An immutable running mean, which copies of a table may share."""
 
     observed: int = 0
     total: float = 0.0
@@ -277,7 +279,7 @@ def build_estimator(
     *,
     unmeasured: bool = False,
 ) -> Estimator:
-    """`unmeasured` takes models that the profile does not know, as a live cluster must."""
+    """The estimator for a sensing mode. `unmeasured` accepts models that are not in the profile, for live clusters."""
     known = TableEstimator(profile, cluster, restart_s=restart_s)
     table = WithUnmeasured(known) if unmeasured else known
     return table if sensing is Sensing.TABLE else ThreeLayer(table, cluster, sensing)

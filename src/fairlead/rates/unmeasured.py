@@ -1,4 +1,4 @@
-"""Rates of models that nobody has measured: a live cluster takes jobs whose speeds no table holds."""
+"""Rates of models that have not been measured: a live cluster accepts jobs whose speeds are in no table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from fairlead.rates.estimator import TableEstimator
 
 
 class WithUnmeasured:
-    """The table where it knows the model. Any other runs everywhere, at one sample a second and GPU on the fastest type
-    and elsewhere in proportion to the types' speed over all models; a step at its reference width is one sample a GPU.
+    """The rates of the table for the models that it knows, and assumed rates for all others.
+
+    Another model runs everywhere: at one sample per second and GPU on the fastest type, and on other types in proportion
+    to their speed over all models. A step at its reference width is one sample per GPU.
     """
 
     def __init__(self, table: TableEstimator) -> None:
@@ -19,7 +21,7 @@ class WithUnmeasured:
         self._capacity = table.cluster.capacity
         speed = table.type_speed()
         known = speed[speed > 0]
-        # A type without any measurement is taken for the slowest, so that jobs may still run there.
+        # A type without any measurement is assumed to be as slow as the slowest, so that jobs may still run there.
         self._speed = np.where(speed > 0, speed, known.min() if known.size else 1.0)  # t
         self._measured = frozenset(table.profile.models)
 
