@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import Scene, granted, job, profile, start, stop
+from building import Scene, granted, job, profile, speed, start, stop
 from fairlead.model.allocation import Shares, Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.jobs import JobSpec
 from fairlead.placement.pack import pack
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, round_shares
 from fairlead.policies import ROUND_POLICIES
+from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.rounds.look import look
 from fairlead.studies.policy_lab.policy_worlds import GPUS
 
@@ -276,3 +277,24 @@ def test_sums_are_exact_up_to_whole_gangs_and_deficits_stay_bounded(made: tuple[
     # Nobody waits beside room for its gang.
     left = capacity - turned.granted.sum(axis=1)  # r,t
     assert not ((per_job == 0) & (left.max(axis=1, keepdims=True) >= width)).any()
+
+
+def test_a_job_that_was_spread_still_moves_up_to_its_fastest_type_once_it_is_gathered() -> None:
+    halved = Profile(
+        "made up",
+        (speed("even", "v100", 2.0), speed("even", "k80", 1.5)),
+        {"even": ModelFacts(spread=0.5, restart_s=0.0)},
+    )
+    state = Scene([job("a", 2)], "v100:8,k80:8", halved, held={"a": ((0, 1), (1, 1))}).state()
+    shares, nobody = shares_of([[0.0, 2.0]]), np.zeros(1, dtype=bool)
+    spread = look(state, ROUND_POLICIES["fifo"], 360.0)
+    grants, owed, _ = round_shares(spread, shares, NOTHING_OWED, nobody)
+    assert granted(spread, grants) == [[0, 2]]  # v100 makes 2 where it is, k80 3
+
+    stop(state, "a", 360.0, 0.0)
+    start(state, "a", ((2, 2),), 360.0)
+    gathered = look(state, ROUND_POLICIES["fifo"], 360.0)
+    grants, _, _ = round_shares(gathered, shares, owed, nobody)
+
+    assert gathered.job is spread.job  # what was made of the same shares is used again
+    assert granted(gathered, grants) == [[2, 0]]  # v100 makes 4 on one node

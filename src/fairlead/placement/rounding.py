@@ -95,7 +95,7 @@ class Claims:
     job: IntArray  # j  of the view
     one_each: bool  # every owner is one job, in the same order
     most: FloatArray  # o,1  GPU-rounds that may be owed
-    fastest: FloatArray  # j  rate on the best type
+    fastest: FloatArray  # j  rate on the best type and the fewest nodes: it stays while shares stay and jobs are moved
     # Cells (owner, type) with a share on which the job runs, if every owner is one job.
     cells: IntArray  # c  in the table of shares, row by row
     types: IntArray  # c
@@ -112,7 +112,7 @@ class Claims:
         width = view.width[jobs]
         rows = list(zip(jobs.tolist(), types.tolist(), width.tolist(), strict=True))
         return cls(
-            shares, view.job, one_each, most, view.rate.max(axis=1, initial=0.0), cells, types, jobs, width, rows
+            shares, view.job, one_each, most, view.ideal_rate.max(axis=1, initial=0.0), cells, types, jobs, width, rows
         )
 
 
