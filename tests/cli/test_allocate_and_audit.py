@@ -53,7 +53,7 @@ def test_audit_reads_an_instance_with_a_rule_and_an_allocation(
         (("allocate", "--policy", "robin-hood"), 'rule of division "robin-hood" is not known'),
     ],
 )
-def test_what_cannot_be_done_ends_with_code_2_and_one_message(
+def test_a_wrong_request_ends_with_code_2_and_one_message(
     instance: str,
     arguments: tuple[str, ...],
     complaint: str,
@@ -65,7 +65,7 @@ def test_what_cannot_be_done_ends_with_code_2_and_one_message(
 
 
 @pytest.mark.parametrize("verb", ["audit", "replay"])
-def test_a_binary_file_is_no_journal(
+def test_a_binary_file_is_not_a_journal(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.jsonl.gz"
@@ -75,7 +75,7 @@ def test_a_binary_file_is_no_journal(
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"gpus": {"k80": NaN}}', "{", "\x00"])
-def test_a_file_that_is_no_instance_is_refused_by_name(
+def test_a_file_that_is_not_an_instance_is_refused_by_name(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "bad.json"

@@ -1,4 +1,4 @@
-"""The live verbs against a real service with real processes, as a user would type them."""
+"""The live commands against a real service with real processes, as a user would type them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class User:
-    """Types commands in a home of its own."""
+    """A user with a home directory of their own, in which commands run."""
 
     home: Path
 
@@ -42,16 +42,16 @@ class User:
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "-o", "json"))
 
-    def submit(self, run: str, **more: Any) -> str:
-        return self.run("submit", "-", text=json.dumps({"name": "job", "run": run, **more})).strip()
+    def submit(self, run: str, **fields: Any) -> str:
+        return self.run("submit", "-", text=json.dumps({"name": "job", "run": run, **fields})).strip()
 
     def until(self, job: str, phase: str) -> dict[str, Any]:
         wait_for(lambda: self.json("status", job)["phase"] == phase, f"job {job} to be {phase}")
-        found: dict[str, Any] = self.json("status", job)
-        return found
+        document: dict[str, Any] = self.json("status", job)
+        return document
 
     def endless(self) -> str:
-        """A command that runs until it is stopped, or all tests are over."""
+        """A command that runs until it is stopped, or until all tests have ended."""
         return until_told(self.home / "over")
 
 
@@ -172,7 +172,7 @@ def test_the_policy_is_switched_while_it_runs(user: User) -> None:
     assert 'policy "nonsense" is not known' in user.run("policy", "set", "nonsense", code=2)
 
 
-def test_a_member_works_for_its_tenant_alone(user: User) -> None:
+def test_a_member_sees_only_the_jobs_of_its_tenant(user: User) -> None:
     secret = user.run("token", "create", "for-vision", "--role", "member", "--tenant", "vision").strip()
     foreign = user.submit("true", tenant="speech")
     member = User(user.home / "member")
@@ -196,7 +196,7 @@ def test_a_job_that_can_never_run_is_refused_with_code_5(user: User) -> None:
     assert "64 GPUs" in user.run("submit", "-", text=text, code=5)
 
 
-def test_looking_on(user: User) -> None:
+def test_a_running_job_is_shown_by_every_view(user: User) -> None:
     job = user.submit(user.endless(), grace="1s")
     user.until(job, "running")
 
@@ -208,14 +208,14 @@ def test_looking_on(user: User) -> None:
     user.run("cancel", job)
 
 
-def test_what_happened_is_a_journal_that_replays_and_can_be_audited(user: User) -> None:
+def test_the_journal_of_the_service_replays_and_can_be_audited(user: User) -> None:
     for job in [user.submit("sleep 0.3", tenant=tenant) for tenant in ("vision", "speech")]:
         user.run("wait", job)
 
     user.run("journal", "--out", "live.jsonl")
     assert user.run("journal").startswith('{"fairlead":"journal/')
 
-    found = user.json("replay", "live.jsonl")
-    assert found["decisions"] > 3
-    assert found["same"] == found["decisions"]
+    replayed = user.json("replay", "live.jsonl")
+    assert replayed["decisions"] > 3
+    assert replayed["same"] == replayed["decisions"]
     assert "sharing" in user.run("audit", "live.jsonl")

@@ -1,4 +1,4 @@
-"""The live verbs without a service: what they say, and the code they end with."""
+"""The live commands without a service: their messages and exit codes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fairlead(*words: str, home: Path, text: str = "", **environment: str) -> sub
 @pytest.mark.parametrize(
     "words", [["queue"], ["status", "j1"], ["cancel", "j1"], ["logs", "j1"], ["nodes"], ["share"], ["top", "--once"]]
 )
-def test_a_service_that_is_not_there_is_code_6_and_says_what_to_do(words: list[str], tmp_path: Path) -> None:
+def test_an_unreachable_service_gives_code_6_and_advice(words: list[str], tmp_path: Path) -> None:
     done = fairlead(*words, home=tmp_path)
 
     assert done.returncode == 6
@@ -39,13 +39,13 @@ def test_a_service_that_is_not_there_is_code_6_and_says_what_to_do(words: list[s
 
 
 def test_a_submit_whose_answer_is_lost_names_the_key_that_it_was_sent_with(tmp_path: Path) -> None:
-    """The service may have taken the job: with the same key again it makes no second one."""
-    heard: list[bytes] = []
+    """The service may have accepted the job; with the same key it does not create a second one."""
+    received: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def hang_up() -> None:
             connection, _ = server.accept()
-            heard.append(connection.recv(65536))
+            received.append(connection.recv(65536))
             connection.close()
 
         service = threading.Thread(target=hang_up)
@@ -54,13 +54,13 @@ def test_a_submit_whose_answer_is_lost_names_the_key_that_it_was_sent_with(tmp_p
         done = fairlead("submit", "-", home=tmp_path, text="name: a\nrun: x\n", FAIRLEAD_URL=url)
         service.join()
 
-    sent = re.search(rb"Idempotency-Key: (\w+)", heard[0])
+    sent = re.search(rb"Idempotency-Key: (\w+)", received[0])
     assert sent is not None
     assert done.returncode == 6
     assert f"add --key {sent[1].decode()}" in done.stderr
 
 
-def test_a_job_file_with_a_slip_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+def test_a_job_file_with_a_mistake_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("name: a\nrun: x\nsteps: many\n")
 
     done = fairlead("submit", str(tmp_path / "job.yaml"), home=tmp_path)
@@ -69,7 +69,7 @@ def test_a_job_file_with_a_slip_is_refused_before_anything_is_sent(tmp_path: Pat
     assert "job.yaml line 3: steps" in done.stderr
 
 
-def test_a_token_is_kept_for_this_user_alone(tmp_path: Path) -> None:
+def test_a_saved_token_is_readable_by_its_user_only(tmp_path: Path) -> None:
     done = fairlead("token", "use", "--url", "http://127.0.0.1:1234", home=tmp_path, text="secret\n")
 
     kept = tmp_path / ".config" / "fairlead" / "credentials.json"
@@ -94,24 +94,24 @@ def test_the_saved_token_goes_to_no_other_service(tmp_path: Path, monkeypatch: p
     assert Client.from_environment().token == "other"
 
 
-def test_setting_nothing_of_a_tenant_is_refused(tmp_path: Path) -> None:
+def test_setting_neither_weight_nor_quota_is_refused(tmp_path: Path) -> None:
     done = fairlead("tenants", "set", "vision", home=tmp_path)
 
     assert done.returncode == 2
     assert "give --weight, --quota or both" in done.stderr
 
 
-def test_the_doctor_says_what_is_absent_and_is_content(tmp_path: Path) -> None:
+def test_the_doctor_reports_an_absent_service_and_succeeds(tmp_path: Path) -> None:
     done = fairlead("doctor", "-o", "json", home=tmp_path)
 
-    found = {finding["check"]: finding for finding in json.loads(done.stdout)}
+    findings = {finding["check"]: finding for finding in json.loads(done.stdout)}
     assert done.returncode == 0
-    assert found["solver"]["ok"] is True
-    assert found["service"]["ok"] is None
-    assert "fairlead serve" in found["service"]["remedy"]
+    assert findings["solver"]["ok"] is True
+    assert findings["service"]["ok"] is None
+    assert "fairlead serve" in findings["service"]["remedy"]
 
 
-def test_a_quota_is_written_short() -> None:
+def test_a_quota_has_a_short_form() -> None:
     assert parse_quota("v100", "8+4-2") == {"type": "v100", "nominal": 8, "borrowing_limit": 4, "lending_limit": 2}
     assert parse_quota("v100", "8") == {"type": "v100", "nominal": 8}
     with pytest.raises(InputError, match="is not OWN"):

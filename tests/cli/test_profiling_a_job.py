@@ -21,7 +21,7 @@ def profile(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_speeds_are_measured_and_written_down(tmp_path: Path) -> None:
+def test_speeds_are_measured_and_written(tmp_path: Path) -> None:
     src = Path(__file__).parents[2] / "src"
     run = f"exec {sys.executable} -m fairlead.lease.example --steps 100000"
     job = {"name": "classifier", "run": run, "env": {"PYTHONPATH": str(src)}, "grace": 5}
@@ -33,10 +33,10 @@ def test_speeds_are_measured_and_written_down(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    speed = {row["gpu"]: row["steps_per_s"] for row in found["speeds"]}
-    assert found["note"].startswith("EMULATED")
-    # A step takes its time on the fastest type, and more than twice as long on the other; longer where the machine is busy.
+    answer = json.loads(done.stdout)
+    speed = {row["gpu"]: row["steps_per_s"] for row in answer["speeds"]}
+    assert answer["note"].startswith("EMULATED")
+    # A step takes its time on the fastest type, and more than twice as long on the other; longer if the machine is busy.
     assert 0 < speed["v100"] <= 1 / STEP_S
     assert 0 < speed["k80"] <= 0.5 / STEP_S
     assert {row.gpu for row in read_profile(out).speeds} == {"v100", "k80"}
@@ -65,8 +65,8 @@ other,k80,1,1,1,1,steps/s,made up
 
 
 @pytest.mark.slow
-def test_parts_that_a_job_tells_are_written_down_where_links_are_known(tmp_path: Path) -> None:
-    """Those of a V100 are those of its 32 GiB card too; of the K80, at half the pace, there are none."""
+def test_parts_that_a_job_reports_are_written_where_links_are_known(tmp_path: Path) -> None:
+    """The parts of a V100 also apply to its 32 GiB card; the K80 has none because its links are unknown."""
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "links.txt").write_text(LINKS)
     src = Path(__file__).parents[2] / "src"

@@ -1,4 +1,4 @@
-"""Progress without a terminal: plain lines on standard error, none for what is quick."""
+"""Progress without a terminal: plain lines on standard error, none for a quick command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fairlead.cli import output
 from waiting import wait_for
 
 
-def test_a_long_run_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_prints_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "EVERY_S", 0.01)
     printed: list[str] = []
 
@@ -20,27 +20,27 @@ def test_a_long_run_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monk
         printed.append(err)
         return len(re.findall(r"(?m)^comparing: 4 of 9 done, .+ so far, about .+ left$", "".join(printed))) >= 2
 
-    with output.steps("comparing") as tell:
-        tell(2, 9)
-        tell(4, 9)
-        wait_for(two_lines, "two lines that say how far it is")
+    with output.show_progress("comparing") as report:
+        report(2, 9)
+        report(4, 9)
+        wait_for(two_lines, "two lines of progress")
 
 
-def test_a_quick_run_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with output.progress("simulating", 3) as tell:
-        tell(3)
+def test_a_quick_run_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with output.progress("simulating", 3) as report:
+        report(3)
 
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("reports", "text"),
     [
         ([], "20s so far"),
         ([(0, 9)], "0 of 9 done, 20s so far"),
         ([(0, 9), (3, 9)], "3 of 9 done, 20s so far, about 40s left"),
-        ([(6, 9), (8, 9)], "8 of 9 done, 20s so far, about 10s left"),  # six were found done
+        ([(6, 9), (8, 9)], "8 of 9 done, 20s so far, about 10s left"),  # six were done before
     ],
 )
-def test_time_left_counts_only_what_was_done_since(told: list[tuple[int, int]], said: str) -> None:
-    assert output.progress_text(told, 20.0) == said
+def test_time_left_counts_only_what_was_done_since(reports: list[tuple[int, int]], text: str) -> None:
+    assert output.progress_text(reports, 20.0) == text

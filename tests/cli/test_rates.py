@@ -28,15 +28,15 @@ def parts_file(tmp_path: Path) -> str:
     return str(path)
 
 
-Said = tuple[int, str, str]  # exit code, stdout, stderr
-Command = Callable[..., Said]
+Completed = tuple[int, str, str]  # exit code, stdout, stderr
+Command = Callable[..., Completed]
 
 
 @pytest.fixture
 def fairlead(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """The command line, in this process."""
 
-    def run(*words: str) -> Said:
+    def run(*words: str) -> Completed:
         monkeypatch.setattr(sys, "argv", ["fairlead", *words])
         code: Any = 0
         try:
@@ -48,22 +48,22 @@ def fairlead(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     return run
 
 
-def told(said: Said) -> Any:
-    assert said[0] == 0, said
-    return json.loads(said[1])
+def read_json(completed: Completed) -> Any:
+    assert completed[0] == 0, completed
+    return json.loads(completed[1])
 
 
-def test_at_says_by_which_rule_a_rate_is_known(parts_file: str, fairlead: Command) -> None:
+def test_at_reports_the_rule_behind_a_rate(parts_file: str, fairlead: Command) -> None:
     def layers(gpus: int, nodes: int) -> dict[str, str]:
         words = ("rates", "at", "resnet50", str(gpus), "--nodes", str(nodes), "--throughputs", parts_file)
-        return {row["gpu"]: row["layer"] for row in told(fairlead(*words, "-o", "json"))["rates"]}
+        return {row["gpu"]: row["layer"] for row in read_json(fairlead(*words, "-o", "json"))["rates"]}
 
     assert layers(1, 1) == {"v100": "row", "k80": "row"}
     assert layers(8, 2) == {"v100": "formula", "k80": "spread"}
 
 
-def test_show_lists_what_the_formula_says_beside_the_rows(parts_file: str, fairlead: Command) -> None:
-    speeds = told(fairlead("rates", "show", "resnet50", "--throughputs", parts_file, "-o", "json"))["speeds"]
+def test_show_lists_the_speeds_of_the_formula_after_the_rows(parts_file: str, fairlead: Command) -> None:
+    speeds = read_json(fairlead("rates", "show", "resnet50", "--throughputs", parts_file, "-o", "json"))["speeds"]
 
     kinds = {(row["gpu"], row["gpus"], row["nodes"]): row["kind"] for row in speeds}
     assert kinds["v100", 1, 1] == "measured"
@@ -78,27 +78,27 @@ def test_a_simulation_runs_on_the_formula_and_its_journal_replays(
     journal = tmp_path / "journal"
     words = ("--cluster", "v100:8x4", "--trace", str(tmp_path / "jobs.csv"), "--throughputs", parts_file)
 
-    said = fairlead(
+    completed = fairlead(
         "simulate", *words, "--policy", "hops", "--sensing", "three-layer", "--journal", str(journal), "-o", "json"
     )
 
-    assert told(said)["jobs_finished"] == 2
-    found = replay_journal(journal)
-    assert found.decisions == found.same > 0
+    assert read_json(completed)["jobs_finished"] == 2
+    replayed = replay_journal(journal)
+    assert replayed.decisions == replayed.same > 0
 
 
-def test_learnt_says_what_a_run_found_out_and_by_which_layer(
+def test_learnt_reports_what_a_run_learnt_and_from_which_layer(
     parts_file: str, tmp_path: Path, fairlead: Command
 ) -> None:
-    """One job at a time on two of the nodes; the fastest of them, and what was seen, are told apart."""
+    """The journal distinguishes nodes on which jobs were observed from the others."""
     (tmp_path / "jobs.csv").write_text(TRACE)
     journal = str(tmp_path / "journal")
     words = ("--cluster", "v100:16x4", "--trace", str(tmp_path / "jobs.csv"), "--throughputs", parts_file)
     world = ("--server-factors", "0.75:1.05", "--policy", "fifo", "--sensing", "three-layer", "--journal", journal)
-    told(fairlead("simulate", *words, *world, "-o", "json"))
+    read_json(fairlead("simulate", *words, *world, "-o", "json"))
 
-    nodes = told(fairlead("rates", "learnt", journal, "-o", "json"))["nodes"]
-    job = told(fairlead("rates", "learnt", journal, "--job", "a", "-o", "json"))
+    nodes = read_json(fairlead("rates", "learnt", journal, "-o", "json"))["nodes"]
+    job = read_json(fairlead("rates", "learnt", journal, "--job", "a", "-o", "json"))
 
     known = {row["node"]: row["relative"] for row in nodes if row["jobs"]}
     assert 0 < len(known) < len(nodes)
@@ -112,14 +112,14 @@ def test_learnt_says_what_a_run_found_out_and_by_which_layer(
     assert "speed of nodes" in fairlead("rates", "learnt", journal)[1]
 
 
-def test_learnt_refuses_a_run_that_learnt_nothing_and_a_job_that_is_not_there(
+def test_learnt_refuses_a_run_that_learnt_nothing_and_an_unknown_job(
     parts_file: str, tmp_path: Path, fairlead: Command
 ) -> None:
     (tmp_path / "jobs.csv").write_text(TRACE)
     words = ("--cluster", "v100:8x4", "--trace", str(tmp_path / "jobs.csv"), "--throughputs", parts_file)
     for sensing in ("table", "types"):
         journal = ("--journal", str(tmp_path / sensing))
-        told(fairlead("simulate", *words, "--policy", "fifo", "--sensing", sensing, *journal, "-o", "json"))
+        read_json(fairlead("simulate", *words, "--policy", "fifo", "--sensing", sensing, *journal, "-o", "json"))
 
     code, _, err = fairlead("rates", "learnt", str(tmp_path / "table"))
     assert code == 2
@@ -133,7 +133,7 @@ def test_more_nodes_than_gpus_are_refused(fairlead: Command) -> None:
     code, _, err = fairlead("rates", "at", "resnet50", "2", "--nodes", "3")
 
     assert code == 2
-    assert "2 GPUs over 3 nodes; wanted at least one GPU on each node" in err
+    assert "2 GPUs over 3 nodes; each node needs at least one GPU" in err
 
 
 def test_parts_that_contradict_a_row_are_doubted_wherever_they_count(
@@ -162,7 +162,9 @@ def test_parts_that_contradict_a_row_are_doubted_wherever_they_count(
         "compare": ("compare", "--policies", "fifo", "--state", str(tmp_path / "state"), *words),
     }
 
-    said = {verb: json.dumps(told(fairlead(*line))) for verb, line in verbs.items()}
+    answers = {verb: json.dumps(read_json(fairlead(*line))) for verb, line in verbs.items()}
 
-    assert {verb: "times apart" in text for verb, text in said.items()} == dict.fromkeys(verbs, True)
-    assert told(fairlead("rates", "at", "resnet50", "1", "--throughputs", parts_file, "-o", "json"))["doubts"] == []
+    assert {verb: "times apart" in text for verb, text in answers.items()} == dict.fromkeys(verbs, True)
+    assert (
+        read_json(fairlead("rates", "at", "resnet50", "1", "--throughputs", parts_file, "-o", "json"))["doubts"] == []
+    )

@@ -1,4 +1,4 @@
-"""The contract of `fairlead simulate`, and what a user is told who got something wrong."""
+"""The contract of `fairlead simulate`, and its messages about wrong input."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Said:
+class Completed:
     code: int
     out: str
     err: str
@@ -80,15 +80,15 @@ class Said:
         return json.loads(self.out, parse_constant=refuse)
 
 
-Command = Callable[..., Said]
-Simulate = Callable[..., Said]
+Command = Callable[..., Completed]
+Simulate = Callable[..., Completed]
 
 
 @pytest.fixture
 def fairlead(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command line, in this process: arguments in, exit code and what was printed out."""
+    """The command line, in this process: arguments in, exit code and output out."""
 
-    def run(*arguments: str) -> Said:
+    def run(*arguments: str) -> Completed:
         monkeypatch.setattr(sys, "argv", ["fairlead", *arguments])
         code = 0
         try:
@@ -96,7 +96,7 @@ def fairlead(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         printed = capsys.readouterr()
-        return Said(code, printed.out, printed.err)
+        return Completed(code, printed.out, printed.err)
 
     return run
 
@@ -113,50 +113,54 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def simulate(fairlead: Command, files: Path) -> Simulate:
-    """`fairlead simulate` with the files of the folder, unless told otherwise."""
+    """`fairlead simulate` with the files of the folder, unless an option replaces them."""
 
-    def run(*more: str, **options: str) -> Said:
-        given = {"cluster": "cluster.yaml", "trace": "trace.csv", "throughputs": "profile.txt", "policy": "fifo"}
-        given |= {name.replace("_", "-"): value for name, value in options.items()}
-        return fairlead("simulate", *(part for name, value in given.items() for part in (f"--{name}", value)), *more)
+    def run(*more: str, **options: str) -> Completed:
+        arguments = {"cluster": "cluster.yaml", "trace": "trace.csv", "throughputs": "profile.txt", "policy": "fifo"}
+        arguments |= {name.replace("_", "-"): value for name, value in options.items()}
+        return fairlead(
+            "simulate", *(part for name, value in arguments.items() for part in (f"--{name}", value)), *more
+        )
 
     return run
 
 
-def complains(said: Said, code: int, *words: str) -> None:
-    """One line on stderr that says so, nothing on stdout, no traceback."""
-    assert said.code == code, said
-    assert said.out == ""
-    assert said.err.startswith("fairlead: ")
-    assert said.err.count("\n") == 1
+def complains(completed: Completed, code: int, *words: str) -> None:
+    """Assert that there is one line on stderr with these words, nothing on stdout and no traceback."""
+    assert completed.code == code, completed
+    assert completed.out == ""
+    assert completed.err.startswith("fairlead: ")
+    assert completed.err.count("\n") == 1
     for word in words:
-        assert word in said.err
+        assert word in completed.err
 
 
 # ---- as a process ----------------------------------------------------------------------------------------------------
 
 
-def process(folder: Path, *arguments: str) -> Said:
+def process(folder: Path, *arguments: str) -> Completed:
     done = subprocess.run(
         [sys.executable, "-m", "fairlead", *arguments], cwd=folder, capture_output=True, text=True, check=False
     )
-    return Said(done.returncode, done.stdout, done.stderr)
+    return Completed(done.returncode, done.stdout, done.stderr)
 
 
 def test_a_process_prints_one_json_object_and_writes_a_sound_journal(files: Path) -> None:
     arguments = "--cluster cluster.yaml --trace trace.csv --throughputs profile.txt --policy gavel --round 6m"
 
-    said = process(files, "simulate", *arguments.split(), "--restart-cost", "0s", "--journal", "j.jsonl", "-o", "json")
+    completed = process(
+        files, "simulate", *arguments.split(), "--restart-cost", "0s", "--journal", "j.jsonl", "-o", "json"
+    )
 
-    assert (said.code, said.err) == (0, "")
-    assert said.json["jobs_finished"] == 4
+    assert (completed.code, completed.err) == (0, "")
+    assert completed.json["jobs_finished"] == 4
     check_journal(files / "j.jsonl", {"a": 400.0, "b": 600.0, "c": 800.0, "d": 5000.0})
 
 
-def test_a_process_that_cannot_go_on_says_why_and_leaves_with_a_code(files: Path) -> None:
-    said = process(files, "simulate", "--cluster", "nowhere.yaml", "--trace", "trace.csv", "--policy", "fifo")
+def test_a_process_that_fails_prints_the_reason_and_returns_a_code(files: Path) -> None:
+    completed = process(files, "simulate", "--cluster", "nowhere.yaml", "--trace", "trace.csv", "--policy", "fifo")
 
-    complains(said, 2, "nowhere.yaml")
+    complains(completed, 2, "nowhere.yaml")
 
 
 # ---- the contract ----------------------------------------------------------------------------------------------------
@@ -164,34 +168,34 @@ def test_a_process_that_cannot_go_on_says_why_and_leaves_with_a_code(files: Path
 
 @pytest.mark.parametrize("policy", REGISTRY)
 def test_every_key_of_the_contract_is_there(policy: str, simulate: Simulate) -> None:
-    said = simulate("-o", "json", policy=policy)
+    completed = simulate("-o", "json", policy=policy)
 
-    assert said.code == 0, said.err
-    assert said.json["policy"] == policy
+    assert completed.code == 0, completed.err
+    assert completed.json["policy"] == policy
     for name, parts in CONTRACT.items():
-        assert name in said.json
+        assert name in completed.json
         for part in parts:
-            nobody_waits = name == "idle_gpus_while_waiting" and said.json["wait_s"]["max"] == 0.0
+            no_job_waits = name == "idle_gpus_while_waiting" and completed.json["wait_s"]["max"] == 0.0
             if name == "decision_s" and REGISTRY[policy].level is Level.TASKS:
-                assert said.json[name][part] is None  # deciding is part of running there
+                assert completed.json[name][part] is None  # deciding is part of running there
             else:
-                assert nobody_waits or isinstance(said.json[name][part], float | int), (name, part)
+                assert no_job_waits or isinstance(completed.json[name][part], float | int), (name, part)
 
 
 def test_a_policy_of_single_tasks_has_a_dash_for_its_decisions(simulate: Simulate) -> None:
-    said = simulate(policy="hare-online")
+    completed = simulate(policy="hare-online")
 
-    (line,) = [line for line in said.out.splitlines() if "decision " in line]
+    (line,) = [line for line in completed.out.splitlines() if "decision " in line]
     assert "mean -  p99 -  max -  total -" in line
 
 
 def test_a_trace_without_jobs_is_refused(files: Path, simulate: Simulate) -> None:
     (files / "trace.csv").write_text(TRACE.splitlines()[0] + "\n")
 
-    said = simulate("-o", "json")
+    completed = simulate("-o", "json")
 
-    assert (said.code, said.out) == (2, "")
-    assert "trace has no jobs to run; there is nothing to simulate" in said.err
+    assert (completed.code, completed.out) == (2, "")
+    assert "trace has no jobs to run; there is nothing to simulate" in completed.err
 
 
 def test_jobs_that_are_mostly_shorter_than_a_round_are_noted(simulate: Simulate) -> None:
@@ -201,12 +205,12 @@ def test_jobs_that_are_mostly_shorter_than_a_round_are_noted(simulate: Simulate)
     assert [noted(round="1h"), noted(round="1h", decide="events"), noted(round="1m")] == [True, False, False]
 
 
-def test_the_table_says_the_same_as_the_json(simulate: Simulate) -> None:
-    said = simulate()
+def test_the_table_names_the_policy_the_trace_and_its_metrics(simulate: Simulate) -> None:
+    completed = simulate()
 
-    assert said.code == 0
-    assert "fifo on trace" in said.out
-    assert "jobs finished" in said.out
+    assert completed.code == 0
+    assert "fifo on trace" in completed.out
+    assert "jobs finished" in completed.out
 
 
 def test_durations_take_a_suffix(simulate: Simulate) -> None:
@@ -220,7 +224,7 @@ def test_durations_take_a_suffix(simulate: Simulate) -> None:
 
 
 def test_the_restart_cost_overrides_that_of_the_profile(files: Path, simulate: Simulate) -> None:
-    """The second job moves from the K80 to the V100; its profile says 20 s."""
+    """The second job moves from the K80 to the V100; its profile has 20 s."""
     (files / "trace.csv").write_text("id,model,arrival_s,gpus,steps\na,m,0,1,400\nb,m,0,1,40000\n")
 
     ends = [
@@ -262,14 +266,14 @@ def test_a_parameter_without_a_default_is_read_as_a_number(files: Path, simulate
     assert header["parameters"]["power"] == 2.0
 
 
-def test_what_is_sensed_stands_in_the_journal(files: Path, simulate: Simulate) -> None:
-    said = simulate(policy="hops", sensing="three-layer", server_factors="0.75:1.05", journal="j")
+def test_the_sensing_is_recorded_in_the_journal(files: Path, simulate: Simulate) -> None:
+    completed = simulate(policy="hops", sensing="three-layer", server_factors="0.75:1.05", journal="j")
 
-    assert said.code == 0, said.err
+    assert completed.code == 0, completed.err
     assert json.loads((files / "j").read_text().splitlines()[0])["sensing"] == "three-layer"
 
 
-def test_the_order_of_seconds_does_not_matter_for_weights(files: Path, simulate: Simulate) -> None:
+def test_the_weights_of_tenants_are_recorded_in_the_journal(files: Path, simulate: Simulate) -> None:
     simulate("--tenant-weight", "x=2", "--tenant-weight", "y=0.5", journal="j", policy="gavel")
 
     assert json.loads((files / "j").read_text().splitlines()[0])["tenant_weight"] == {"x": 2.0, "y": 0.5}
@@ -290,36 +294,36 @@ unmeasured,q,0,1,10,
 def test_jobs_that_can_never_run_are_refused_by_name(files: Path, simulate: Simulate) -> None:
     (files / "trace.csv").write_text(IMPOSSIBLE)
 
-    said = simulate("-o", "json")
+    completed = simulate("-o", "json")
 
-    assert (said.code, said.out) == (5, "")
-    assert said.err.startswith("fairlead: 3 of 4 jobs can never run")
-    assert "job wide: it needs 64 GPUs of one type, the largest type that it may use has 4" in said.err
-    assert "job elsewhere: it allows only h100, the cluster has v100, k80" in said.err
-    assert "job unmeasured: the profile has no speed of q at 1 GPUs on any of v100, k80" in said.err
-    assert "--skip-impossible" in said.err
+    assert (completed.code, completed.out) == (5, "")
+    assert completed.err.startswith("fairlead: 3 of 4 jobs can never run")
+    assert "job wide: it needs 64 GPUs of one type, the largest type that it may use has 4" in completed.err
+    assert "job elsewhere: it allows only h100, the cluster has v100, k80" in completed.err
+    assert "job unmeasured: the profile has no speed of q at 1 GPUs on any of v100, k80" in completed.err
+    assert "--skip-impossible" in completed.err
 
 
 def test_a_job_that_needs_more_memory_than_any_gpu_has_is_refused(files: Path, simulate: Simulate) -> None:
     (files / "profile.txt").write_text(PROFILE.replace("memory_gib: 10", "memory_gib: 40"))
 
-    said = simulate()
+    completed = simulate()
 
-    assert said.code == 5
-    assert "job a: m needs 40 GiB a GPU, the largest that it may use has 16" in said.err
+    assert completed.code == 5
+    assert "job a: m needs 40 GiB a GPU, the largest that it may use has 16" in completed.err
 
 
 def test_impossible_jobs_can_be_left_out_and_are_counted(files: Path, simulate: Simulate) -> None:
     (files / "trace.csv").write_text(IMPOSSIBLE)
 
-    said = simulate("--skip-impossible", "-o", "json")
+    completed = simulate("--skip-impossible", "-o", "json")
 
-    assert said.code == 0
-    assert "left out 3 jobs" in said.err
-    assert (said.json["jobs_total"], said.json["jobs_skipped"]) == (1, 3)
+    assert completed.code == 0
+    assert "left out 3 jobs" in completed.err
+    assert (completed.json["jobs_total"], completed.json["jobs_skipped"]) == (1, 3)
 
 
-# ---- what users get wrong ----------------------------------------------------------------------------------------------
+# ---- wrong input -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("option", ["cluster", "trace", "throughputs"])
@@ -371,10 +375,10 @@ def test_a_bad_value_is_refused_in_one_line(option: str, value: str, simulate: S
 
 @pytest.mark.parametrize(("option", "value"), [("seed", "-1"), ("seed", "x"), ("length_error", "x"), ("output", "xml")])
 def test_a_value_of_the_wrong_kind_is_a_usage_error(option: str, value: str, simulate: Simulate) -> None:
-    said = simulate(**{option: value})
+    completed = simulate(**{option: value})
 
-    assert said.code == 2
-    assert "Traceback" not in said.err
+    assert completed.code == 2
+    assert "Traceback" not in completed.err
 
 
 @pytest.mark.parametrize(
@@ -465,21 +469,21 @@ def test_a_file_of_something_else_is_refused(name: str, content: bytes, files: P
     complains(simulate(), 2, name)
 
 
-# ---- the other verbs ---------------------------------------------------------------------------------------------------
+# ---- other commands ----------------------------------------------------------------------------------------------------
 
 
 def test_policies_are_listed_with_a_sentence_and_a_paper(fairlead: Command) -> None:
-    found = fairlead("policies", "-o", "json").json
+    entries = fairlead("policies", "-o", "json").json
 
-    assert [entry["name"] for entry in found] == list(REGISTRY)
-    assert all(entry["summary"] and entry["paper"] for entry in found)
+    assert [entry["name"] for entry in entries] == list(REGISTRY)
+    assert all(entry["summary"] and entry["paper"] for entry in entries)
 
 
 def test_policies_are_listed_as_a_table(fairlead: Command) -> None:
-    said = fairlead("policies")
+    completed = fairlead("policies")
 
-    assert said.code == 0
-    assert all(name in said.out for name in REGISTRY)
+    assert completed.code == 0
+    assert all(name in completed.out for name in REGISTRY)
 
 
 def test_the_version_is_printed(fairlead: Command) -> None:
@@ -492,27 +496,27 @@ def test_the_version_is_printed(fairlead: Command) -> None:
 def test_a_generated_trace_can_be_simulated(files: Path, fairlead: Command, simulate: Simulate) -> None:
     made = fairlead("trace", "generate", "--cluster", "v100:4", "--jobs", "5", "--out", "made.csv", "-o", "json")
 
-    said = fairlead(
+    completed = fairlead(
         "simulate", "--cluster", "v100:4", "--trace", "made.csv", "--policy", "fifo", "--skip-impossible", "-o", "json"
     )
 
     assert made.json["jobs"] == 5
-    assert said.json["jobs_total"] + said.json["jobs_skipped"] == 5
+    assert completed.json["jobs_total"] + completed.json["jobs_skipped"] == 5
 
 
-def test_without_a_verb_help_is_shown(fairlead: Command) -> None:
-    said = fairlead()
+def test_without_a_command_help_is_shown(fairlead: Command) -> None:
+    completed = fairlead()
 
-    assert said.code == 2
-    assert "simulate" in said.out + said.err
+    assert completed.code == 2
+    assert "simulate" in completed.out + completed.err
 
 
 def test_nodes_join_and_leave_by_a_file(files: Path, simulate: Simulate) -> None:
     (files / "changes.csv").write_text("time,change,node,gpu,gpus\n10m,add,new,v100,4\n20m,remove,k80-1,,\n")
 
-    said = simulate(cluster_changes="changes.csv", journal="journal", output="json")
+    completed = simulate(cluster_changes="changes.csv", journal="journal", output="json")
 
-    assert said.json["jobs_finished"] == 4
+    assert completed.json["jobs_finished"] == 4
     assert {"node_added", "node_removed"} <= check_journal(files / "journal").records.keys()
 
 

@@ -38,8 +38,8 @@ class Fairlead:
     def summary(self, *words: object) -> dict[str, Any]:
         code, out, err = self("simulate", *words, "-o", "json")
         assert code == 0, err
-        found: dict[str, Any] = json.loads(out)
-        return found
+        summary: dict[str, Any] = json.loads(out)
+        return summary
 
 
 @pytest.fixture
@@ -69,11 +69,11 @@ def test_the_same_policy_continues_as_it_did(journal: Path, tmp_path: Path, fair
 
 def test_another_policy_takes_over(journal: Path, tmp_path: Path, fairlead: Fairlead) -> None:
     other = tmp_path / "other.jsonl"
-    found = fairlead.summary("--from", f"{journal}@25m", "--policy", "gavel", "--journal", other)
+    summary = fairlead.summary("--from", f"{journal}@25m", "--policy", "gavel", "--journal", other)
 
-    assert found["policy"] == "gavel"
-    assert found["jobs_finished"] == 8
-    assert "begins from run.jsonl at 25m 00s" in found["assumptions"][0]
+    assert summary["policy"] == "gavel"
+    assert summary["jobs_finished"] == 8
+    assert "begins from run.jsonl at 25m 00s" in summary["assumptions"][0]
     checked = check_journal(other)
     assert checked.header["begins"]["time_s"] == 1500.0
     assert fairlead("replay", other)[0] == 0
@@ -82,9 +82,9 @@ def test_another_policy_takes_over(journal: Path, tmp_path: Path, fairlead: Fair
 
 
 def test_a_trace_replaces_later_arrivals(journal: Path, tmp_path: Path, fairlead: Fairlead) -> None:
-    more = tmp_path / "more.csv"
-    more.write_text("id,tenant,model,arrival_s,gpus,steps\nearly,x,resnet50,0,1,5\nnew,x,resnet50,9000,1,50\n")
-    assert fairlead.summary("--from", f"{journal}@25m", "--trace", more)["jobs_total"] == 7
+    later = tmp_path / "later.csv"
+    later.write_text("id,tenant,model,arrival_s,gpus,steps\nearly,x,resnet50,0,1,5\nnew,x,resnet50,9000,1,50\n")
+    assert fairlead.summary("--from", f"{journal}@25m", "--trace", later)["jobs_total"] == 7
     assert fairlead.summary("--from", f"{journal}@25m", "--until", "26m")["jobs_finished"] < 6
 
 
@@ -94,13 +94,13 @@ def test_a_service_is_read_and_left_alone(tmp_path: Path, fairlead: Fairlead) ->
     make(
         open_directory(tmp_path / "state"), Header(cluster, THREE, None, "fifo", {}, settings, {}, {"unmeasured": True})
     )
-    more = tmp_path / "more.csv"
-    more.write_text("id,tenant,model,arrival_s,gpus,steps\na,x,even,0,1,500\nb,x,fast,10,2,500\n")
+    later = tmp_path / "later.csv"
+    later.write_text("id,tenant,model,arrival_s,gpus,steps\na,x,even,0,1,500\nb,x,fast,10,2,500\n")
     before = {path.name: path.read_bytes() for path in (tmp_path / "state").glob("*.db")}
 
-    found = fairlead.summary("--from", tmp_path / "state", "--trace", more, "--policy", "srtf")
+    summary = fairlead.summary("--from", tmp_path / "state", "--trace", later, "--policy", "srtf")
 
-    assert found["jobs_finished"] == 2
+    assert summary["jobs_finished"] == 2
     assert {path.name: path.read_bytes() for path in (tmp_path / "state").glob("*.db")} == before
 
 
@@ -112,15 +112,15 @@ def test_a_service_is_read_and_left_alone(tmp_path: Path, fairlead: Fairlead) ->
         ("--from {folder}", "no state directory of a service"),
         ("--from {folder}@5m", "a time needs a journal"),
         ("--from {folder}/run.jsonl@soon", "soon"),
-        ("--from {folder}/run.jsonl --cluster v100:2", "--cluster: this belongs to the run"),
-        ("--from {folder}/run.jsonl --sensing table", "--sensing: this belongs to the run"),
+        ("--from {folder}/run.jsonl --cluster v100:2", "--cluster: this is fixed by the run"),
+        ("--from {folder}/run.jsonl --sensing table", "--sensing: this is fixed by the run"),
         ("--from {folder}/run.jsonl --policy hare", "single tasks"),
         ("--from {folder}/run.jsonl --journal {folder}/run.jsonl", "cannot be written over"),
         ("--policy las --cluster v100:2", "--trace: missing"),
         ("--policy las --cluster v100:2 --trace x --until 5", "need --from"),
     ],
 )
-def test_what_is_wrong_is_named(options: str, complaint: str, journal: Path, fairlead: Fairlead) -> None:
+def test_a_wrong_option_is_named(options: str, complaint: str, journal: Path, fairlead: Fairlead) -> None:
     code, out, err = fairlead("simulate", *options.format(folder=journal.parent).split())
     assert (code, out) == (2, "")
     assert complaint in err

@@ -367,7 +367,7 @@ def test_jobs_that_never_finish_are_told_in_the_table_the_page_the_csv_and_the_j
 
     where = ["--cluster", "v100:2,k80:2", "--trace", str(tmp_path / "jobs.csv")]
     assert call("simulate", *where, "--policy", lazy) == 0
-    assert "3 of 8 jobs: what follows is of the 5 that finished" in capsys.readouterr().out
+    assert "3 of 8 jobs; the rows below cover the 5 that finished" in capsys.readouterr().out
 
 
 def test_best_must_beat_every_other_one_seed_by_seed() -> None:
@@ -446,7 +446,7 @@ def test_options_that_have_no_effect_are_told(capsys: pytest.CaptureFixture[str]
     [
         (["--policies", "fifo"], "either --trace FILE or --generate SPEC"),
         (["--generate", "defaults", "--policies", "lifo"], 'policy "lifo" is not known'),
-        (["--generate", "defaults", "--policies", ","], "--policies names none"),
+        (["--generate", "defaults", "--policies", ","], "--policies names no policy"),
         (["--generate", "defaults", "--policies", "fifo,fifo"], 'two policies are called "fifo"'),
         (["--generate", "defaults", "--policies", "no.py:x"], "no.py: cannot be read"),
         (["--generate", "defaults", "--policies", "fifo", "--seeds", "3..1"], "--seeds"),

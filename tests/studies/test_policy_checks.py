@@ -147,7 +147,7 @@ def test_the_command_prints_what_to_run_again(tmp_path: Path, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert stopped.value.code == 1
     assert "my-policy breaks a rule" in out
-    again = next(line for line in out.splitlines() if line.startswith("again: ")).split()[2:]
+    again = next(line for line in out.splitlines() if line.startswith("to repeat: ")).split()[3:]
     done = subprocess.run([sys.executable, "-m", "fairlead.cli.main", *again], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stdout == out

@@ -355,5 +355,5 @@ def test_an_interrupted_command_says_where_it_goes_on(tmp_path: Path) -> None:
         _, said = running.communicate(timeout=PATIENCE_S)
 
     assert running.returncode == 1
-    assert f"what is finished is kept in {tmp_path}" in said
+    assert f"finished parts are kept in {tmp_path}" in said
     assert json.loads((tmp_path / "oef-quick.json").read_text())["parts"]

@@ -1,1 +1,1 @@
-"""Verbs; no logic."""
+"""The commands, without logic of their own."""

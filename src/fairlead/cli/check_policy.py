@@ -8,43 +8,47 @@ from fairlead.cli.output import Format, Output, print_json, progress
 
 
 def check_policy(
-    policy: Annotated[str, typer.Argument(help="A name, or your own.", metavar="NAME|FILE.py:NAME")],
-    examples: Annotated[int, typer.Option("--examples", help="How many small worlds.", min=1, max=100_000)] = 60,
-    example: Annotated[int | None, typer.Option("--example", help="Only this one.", min=0)] = None,
+    policy: Annotated[str, typer.Argument(help="A registered policy, or your own.", metavar="NAME|FILE.py:NAME")],
+    examples: Annotated[
+        int, typer.Option("--examples", help="Number of small worlds to test in.", min=1, max=100_000)
+    ] = 60,
+    example: Annotated[int | None, typer.Option("--example", help="Test in this world only.", min=0)] = None,
     output: Output = Format.table,
 ) -> None:
-    """Run the rules that every policy must keep, and the promises that it declares; print the first counter-example."""
+    """Test a policy against the rules for all policies and its own promises; print the first counter-example."""
     from fairlead.studies.policy_lab.plugins import load_policy
     from fairlead.studies.policy_lab.policy_checks import check_policy as study
     from fairlead.studies.policy_lab.policy_checks import rules_for
 
     chosen = load_policy(policy)
-    which = range(examples) if example is None else range(example, example + 1)
-    found = None
-    with progress(f"checking {chosen.name}", len(which)) as tell:
-        for found in study(chosen, which, tell):
-            if found is not None:
+    worlds = range(examples) if example is None else range(example, example + 1)
+    failure = None
+    with progress(f"checking {chosen.name}", len(worlds)) as report:
+        for failure in study(chosen, worlds, report):
+            if failure is not None:
                 break
     rules = [*rules_for(chosen), *(f"promise: {promise}" for promise in sorted(chosen.promises))]
-    again = None if found is None else f"fairlead check-policy {policy} --example {found.example}"
+    command = None if failure is None else f"fairlead check-policy {policy} --example {failure.example}"
     if output is Format.json:
-        failure = (
+        document = (
             None
-            if found is None
-            else {"rule": found.rule, "said": found.complaint, "world": found.world, "again": again}
+            if failure is None
+            else {"rule": failure.rule, "said": failure.complaint, "world": failure.world, "again": command}
         )
-        print_json({"policy": chosen.name, "examples": len(which), "rules": rules, "failure": failure})
-    elif found is None:
+        print_json({"policy": chosen.name, "examples": len(worlds), "rules": rules, "failure": document})
+    elif failure is None:
         print(
-            f"{chosen.name} keeps these rules in {len(which)} small worlds:", *(f"  {rule}" for rule in rules), sep="\n"
+            f"{chosen.name} keeps these rules in {len(worlds)} small worlds:",
+            *(f"  {rule}" for rule in rules),
+            sep="\n",
         )
     else:
         print(
-            f"{chosen.name} breaks a rule: {found.rule}",
-            f"  {found.complaint}",
-            found.world,
-            f"again: {again}",
+            f"{chosen.name} breaks a rule: {failure.rule}",
+            f"  {failure.complaint}",
+            failure.world,
+            f"to repeat: {command}",
             sep="\n",
         )
-    if found is not None:
+    if failure is not None:
         raise typer.Exit(1)

@@ -21,7 +21,7 @@ Source = Annotated[
 
 @app.command()
 def show(source: Source, alias: Aliases = None, output: Output = Format.table) -> None:
-    """Nodes and GPUs by type."""
+    """Show the nodes and GPUs of a cluster by type."""
     from fairlead.traces.clusters import read_cluster
 
     cluster = read_cluster(source, gpu_aliases(alias))
@@ -49,7 +49,7 @@ def convert(
     alias: Aliases = None,
     output: Output = Format.table,
 ) -> None:
-    """Turn a machine list into a cluster file of ours."""
+    """Convert a machine list to a Fairlead cluster file."""
     from fairlead.traces.clusters import read_cluster, write_cluster
     from fairlead.traces.machines import conversion_notes
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairlead.cli.options import Cluster, Importing, parse_pairs, spread
-from fairlead.cli.output import Format, Output, print_json, print_wide_table, steps
+from fairlead.cli.output import Format, Output, print_json, print_wide_table, show_progress
 from fairlead.cli.world import Rules
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.words import choose
@@ -30,32 +30,30 @@ GENERATE = ("arrivals", "durations", "load", "tenants", "tenant_skew")
 
 @dataclass(frozen=True)
 class Running:
-    """Where the runs are done and kept."""
+    """Options that say where runs are executed and where their results are kept."""
 
     state: Annotated[
         str | None,
-        typer.Option(
-            "--state", help="Where finished runs are kept and found again (default: your cache).", metavar="DIR"
-        ),
+        typer.Option("--state", help="Keep finished runs here and reuse them (default: your cache).", metavar="DIR"),
     ] = None
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run all again, whatever was kept.")] = False
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run everything again; ignore results that were kept.")] = False
     workers: Annotated[
         int | None, typer.Option("--workers", help="Processes (default: one per core).", min=1, max=1024)
     ] = None
     executor: Annotated[str, typer.Option("--executor", help="`processes` of this machine, or `ray`.")] = "processes"
     ray_address: Annotated[
-        str | None, typer.Option("--ray-address", help="Of a running Ray cluster (default: RAY_ADDRESS).")
+        str | None, typer.Option("--ray-address", help="Address of a running Ray cluster (default: RAY_ADDRESS).")
     ] = None
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Files that are to be written."""
+class OutputFiles:
+    """Options that name the files to write."""
 
     report: Annotated[str | None, typer.Option(help="Write a page for the browser here.", metavar="FILE")] = None
     figures: Annotated[str | None, typer.Option(help="Write PDF and PNG figures here.", metavar="DIR")] = None
     window: Annotated[
-        str | None, typer.Option("--window", help="Hours that the Gantt chart shows.", metavar="FROM..TO")
+        str | None, typer.Option("--window", help="Hours to show in the Gantt charts.", metavar="FROM..TO")
     ] = None
     csv: Annotated[str | None, typer.Option("--csv", help="Write one line per run here.", metavar="FILE")] = None
 
@@ -64,7 +62,9 @@ class Wanted:
 def compare(
     *,
     cluster: Cluster,
-    policies: Annotated[str, typer.Option("--policies", help="Names or FILE.py:NAME, or `all`.", metavar="A,B,...")],
+    policies: Annotated[
+        str, typer.Option("--policies", help="Policies: names or FILE.py:NAME, or `all`.", metavar="A,B,...")
+    ],
     trace: Annotated[
         str | None, typer.Option("--trace", help="Workload file of any known format.", metavar="FILE")
     ] = None,
@@ -72,18 +72,18 @@ def compare(
         str | None,
         typer.Option(
             "--generate",
-            help="Instead of a file: `defaults`, or NAME=VALUE,... of arrivals, durations, load, tenants, tenant_skew.",
+            help="Generate it: `defaults`, or NAME=VALUE,... of arrivals, durations, load, tenants, tenant_skew.",
             metavar="SPEC",
         ),
     ] = None,
     seeds: Annotated[str, typer.Option("--seeds", help="Seeds: 0..9 or 0,3,5.", metavar="SEEDS")] = "0",
     loads: Annotated[
-        str | None, typer.Option("--loads", help="Loads: each is offered in turn.", metavar="L,...")
+        str | None, typer.Option("--loads", help="Run the comparison at each of these loads.", metavar="L,...")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Only the first N jobs; of a generated workload, how many.", min=1)
+        int | None, typer.Option("--jobs", help="Only the first N jobs; for a generated workload, its size.", min=1)
     ] = None,
-    wanted: Wanted,
+    files: OutputFiles,
     running: Running,
     importing: Importing,
     rules: Rules,
@@ -94,83 +94,88 @@ def compare(
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.formats import Trace
 
-    shown_h = None if wanted.window is None else hours_of(wanted.window)
-    profile, where = importing.profile(), read_cluster(cluster, importing.aliases())
-    nobody: Any = None  # each run has its own policy
+    shown_h = None if files.window is None else parse_hours(files.window)
+    profile, hardware = importing.profile(), read_cluster(cluster, importing.aliases())
+    no_policy: Any = None  # each run has its own policy
     request = Request(
-        policies=refs_of(policies),
-        seeds=seeds_of(seeds),
-        loads=loads_of(loads),
-        workload=workload_of(trace, generate, profile, where, jobs, importing),
-        setup=rules.setup(where, Trace((), "", ""), profile, nobody, aliases=importing.aliases()),
+        policies=parse_policies(policies),
+        seeds=parse_seeds(seeds),
+        loads=parse_loads(loads),
+        workload=choose_workload(trace, generate, profile, hardware, jobs, importing),
+        setup=rules.setup(hardware, Trace((), "", ""), profile, no_policy, aliases=importing.aliases()),
         skip_impossible=rules.skip_impossible,
     )
-    found = run(request, running)
+    comparison = run(request, running)
     written: dict[str, str] = {}
     try:
-        write_out(found, wanted, written, shown_h)
-    finally:  # whatever becomes of the files, the answer is told
+        write_files(comparison, files, written, shown_h)
+    finally:  # the answer is printed even if a file cannot be written
         if output is Format.json:
-            print_json({**found.answer.to_json(), "files": written})
+            print_json({**comparison.answer.to_json(), "files": written})
         else:
-            print_comparison(found.answer)
-            for what, path in written.items():
-                print(f"{what}: {path}")
+            print_comparison(comparison.answer)
+            for content, path in written.items():
+                print(f"{content}: {path}")
     if shown_h is not None:
-        _warn_of_empty(shown_h, found.answer)
-    if not found.answer.runs:
+        _warn_of_empty_charts(shown_h, comparison.answer)
+    if not comparison.answer.runs:
         raise typer.Exit(1)
 
 
-def workload_of(
-    trace: str | None, generate: str | None, profile: Profile, where: Hardware, jobs: int | None, importing: Importing
+def choose_workload(
+    trace: str | None,
+    generate: str | None,
+    profile: Profile,
+    hardware: Hardware,
+    jobs: int | None,
+    importing: Importing,
 ) -> Workload:
     from fairlead.studies.compare.workloads import from_file, from_generator
 
     if trace is not None and generate is None:
         options = {"format": importing.trace_format, **importing.choices()}
-        return from_file(trace, profile, where, jobs, options)
+        return from_file(trace, profile, hardware, jobs, options)
     if generate is not None and trace is None:
-        return from_generator(profile, where, jobs, spec_of(generate))
-    raise InputError("wanted either --trace FILE or --generate SPEC (such as --generate defaults)")
+        return from_generator(profile, hardware, jobs, parse_generator(generate))
+    raise InputError("give either --trace FILE or --generate SPEC (for example --generate defaults)")
 
 
 def run(request: Request, running: Running) -> Comparison:
     from fairlead.studies.compare.compare import compare as study
     from fairlead.studies.runs.store import Store, default_folder
 
-    execute = executor_of(running.executor, running.workers or os.cpu_count() or 1, running.ray_address)
+    execute = find_executor(running.executor, running.workers or os.cpu_count() or 1, running.ray_address)
     folder = Path(running.state) if running.state else default_folder("compare")
     store = Store(folder, "--state", running.fresh)
-    with steps("comparing") as tell:
+    with show_progress("comparing") as report:
         try:
-            return study(request, execute, store, tell)
+            return study(request, execute, store, report)
         except KeyboardInterrupt:
             raise FairleadError(
-                f"interrupted; finished runs are kept in {store.folder}, and the same command goes on from there"
+                f"interrupted; finished runs are kept in {store.folder}, and the same command continues from there"
             ) from None
 
 
-def write_out(
-    found: Comparison, wanted: Wanted, written: dict[str, str], shown_h: tuple[float, float] | None = None
+def write_files(
+    comparison: Comparison, files: OutputFiles, written: dict[str, str], shown_h: tuple[float, float] | None = None
 ) -> None:
-    """Notes each path in `written` by what it is, as soon as it is there."""
-    if wanted.csv:
+    """Write the files and add each path to `written`, by its content, as soon as the file exists."""
+    if files.csv:
         from fairlead.studies.compare.table import write_csv
 
-        written["runs"], written["tenants"] = wanted.csv, write_csv(found.answer, wanted.csv)
-    if wanted.report:
+        written["runs"], written["tenants"] = files.csv, write_csv(comparison.answer, files.csv)
+    if files.report:
         from fairlead.studies.report.page import write_page
 
-        write_page(found, wanted.report, shown_h)
-        written["report"] = wanted.report
-    if wanted.figures:
+        write_page(comparison, files.report, shown_h)
+        written["report"] = files.report
+    if files.figures:
         from fairlead.studies.report.comparison_figures import draw_all
 
-        written["figures"] = f"{wanted.figures} ({len(draw_all(found, wanted.figures, shown_h))} files)"
+        written["figures"] = f"{files.figures} ({len(draw_all(comparison, files.figures, shown_h))} files)"
 
 
-def executor_of(name: str, workers: int, address: str | None) -> Executor:
+def find_executor(name: str, workers: int, address: str | None) -> Executor:
     from functools import partial
 
     if choose("--executor", name, EXECUTORS) == "processes":
@@ -183,7 +188,7 @@ def executor_of(name: str, workers: int, address: str | None) -> Executor:
     return partial(run_on_ray, address=address)
 
 
-def refs_of(text: str) -> list[Any]:
+def parse_policies(text: str) -> list[Any]:
     from fairlead.policies import REGISTRY
     from fairlead.policies.policy import Knows
     from fairlead.studies.policy_lab.plugins import refer
@@ -192,73 +197,73 @@ def refs_of(text: str) -> list[Any]:
     if names == ["all"]:
         names = [policy.name for policy in REGISTRY.values() if Knows.ARRIVALS not in policy.knows]
     if not names:
-        raise InputError("--policies names none; wanted such as fifo,gavel,oef-coop, or all")
+        raise InputError("--policies names no policy; give names such as fifo,gavel,oef-coop, or all")
     return [refer(name) for name in names]
 
 
-def seeds_of(text: str) -> list[int]:
-    """`0..9`, or `0,3,5`."""
+def parse_seeds(text: str) -> list[int]:
+    """The seeds of `0..9` or `0,3,5`."""
     low, dots, high = text.partition("..")
     try:
-        found = list(range(int(low), int(high) + 1)) if dots else [int(part) for part in text.split(",")]
+        seeds = list(range(int(low), int(high) + 1)) if dots else [int(part) for part in text.split(",")]
     except ValueError:
-        found = []
-    if not found or min(found) < 0 or len(found) > MOST_SEEDS or len(set(found)) < len(found):
-        raise InputError(f'--seeds "{text}": wanted 0..9 or 0,3,5: at most {MOST_SEEDS} different numbers from 0')
-    return found
+        seeds = []
+    if not seeds or min(seeds) < 0 or len(seeds) > MOST_SEEDS or len(set(seeds)) < len(seeds):
+        raise InputError(f'--seeds "{text}": expected 0..9 or 0,3,5, at most {MOST_SEEDS} different whole numbers')
+    return seeds
 
 
-def loads_of(text: str | None) -> list[float | None]:
+def parse_loads(text: str | None) -> list[float | None]:
     if text is None:
         return [None]
     try:
-        found: list[float | None] = [float(part) for part in text.split(",")]
+        loads: list[float | None] = [float(part) for part in text.split(",")]
     except ValueError:
-        found = []
-    if not found or not all(load is not None and 0 < load <= 1000 for load in found) or len(set(found)) < len(found):
-        raise InputError(f'--loads "{text}": wanted different numbers above 0 such as 0.6,0.8,1.0')
-    return found
+        loads = []
+    if not loads or not all(load is not None and 0 < load <= 1000 for load in loads) or len(set(loads)) < len(loads):
+        raise InputError(f'--loads "{text}": expected different numbers above 0, such as 0.6,0.8,1.0')
+    return loads
 
 
-def hours_of(text: str) -> tuple[float, float]:
+def parse_hours(text: str) -> tuple[float, float]:
     low, _, high = text.partition("..")
     try:
-        found = float(low), float(high)
+        hours = float(low), float(high)
     except ValueError:
-        found = (0.0, 0.0)
-    if not 0 <= found[0] < found[1]:
-        raise InputError(f'--window "{text}": wanted hours since the first arrival such as 12..18')
-    return found
+        hours = (0.0, 0.0)
+    if not 0 <= hours[0] < hours[1]:
+        raise InputError(f'--window "{text}": expected hours since the first arrival, such as 12..18')
+    return hours
 
 
-def _warn_of_empty(shown_h: tuple[float, float], answer: ComparisonAnswer) -> None:
-    """Only now is it known how long the runs are."""
+def _warn_of_empty_charts(shown_h: tuple[float, float], answer: ComparisonAnswer) -> None:
+    """Warn if the window begins after every run has ended, which is known only once they have run."""
     ends_h = [(run.summary.makespan_s or 0.0) / 3600 for run in answer.runs]
     if ends_h and shown_h[0] >= max(ends_h):
-        said = f"begins after the last job ended (hour {max(ends_h):.4g}), so the Gantt charts are empty"
-        typer.echo(f"--window {shown_h[0]:g}..{shown_h[1]:g} {said}; choose earlier hours", err=True)
+        reason = f"begins after the last job ended (hour {max(ends_h):.4g}), so the Gantt charts are empty"
+        typer.echo(f"--window {shown_h[0]:g}..{shown_h[1]:g} {reason}; choose earlier hours", err=True)
 
 
-def spec_of(text: str) -> Generated:
+def parse_generator(text: str) -> Generated:
     from fairlead.studies.compare.workloads import Generated
 
     if text == "defaults":
         return Generated()
-    more: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, value in parse_pairs(text.split(","), "--generate").items():
         choose("--generate", name, GENERATE)
         try:
-            more[name] = int(value) if name == "tenants" else value if name in GENERATE[:2] else float(value)
+            options[name] = int(value) if name == "tenants" else value if name in GENERATE[:2] else float(value)
         except ValueError:
             raise InputError(f'--generate {name}: "{value}" is not a number') from None
-    return Generated(more.pop("load", None), more)
+    return Generated(options.pop("load", None), options)
 
 
 # ---- the table -----------------------------------------------------------------------------------------------------
 
 
 def print_comparison(answer: ComparisonAnswer) -> None:
-    """One table per load, then failures, who knew what, and what was assumed."""
+    """Print one table per load, then failures, what policies were allowed to know, and assumptions."""
     from fairlead.studies.compare.wording import NOT_RANKED, title_of, unfinished_of
 
     for load in answer.loads:
@@ -294,7 +299,7 @@ def _table(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], lis
 
 
 def _print_tenants(answer: ComparisonAnswer, load: float | None) -> None:
-    """Tenants down, policies across, the largest tenants first."""
+    """Print a table with a row per tenant, the largest first, and a column per policy."""
     from fairlead.studies.compare.table import by_tenant
     from fairlead.studies.compare.wording import value_text
 

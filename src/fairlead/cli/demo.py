@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.compare import Wanted, print_comparison, write_out
+from fairlead.cli.compare import OutputFiles, print_comparison, write_files
 from fairlead.cli.options import Seed
-from fairlead.cli.output import Format, Output, print_json, steps
+from fairlead.cli.output import Format, Output, print_json, show_progress
 
 
 def demo(
     seed: Seed = 0,
-    report: Annotated[str, typer.Option("--report", help="Write the page here.", metavar="FILE")] = "demo.html",
+    page: Annotated[str, typer.Option("--report", help="Write the page here.", metavar="FILE")] = "demo.html",
     workers: Annotated[
         int | None, typer.Option("--workers", help="Processes (default: one per core).", min=1, max=1024)
     ] = None,
@@ -24,13 +24,13 @@ def demo(
     from fairlead.studies.compare.demo import demo_request
     from fairlead.studies.runs.process_pool import run_in_processes
 
-    with steps("policies") as tell:
+    with show_progress("policies") as report:
         execute = partial(run_in_processes, workers=workers or os.cpu_count() or 1)
-        found = compare(demo_request(seed), execute, tell=tell)
+        comparison = compare(demo_request(seed), execute, tell=report)
     written: dict[str, str] = {}
-    write_out(found, Wanted(report=report), written)
+    write_files(comparison, OutputFiles(report=page), written)
     if output is Format.json:
-        print_json({**found.answer.to_json(), "files": written})
+        print_json({**comparison.answer.to_json(), "files": written})
         return
-    print_comparison(found.answer)
-    print(f"report: {os.path.abspath(report)}")
+    print_comparison(comparison.answer)
+    print(f"report: {os.path.abspath(page)}")

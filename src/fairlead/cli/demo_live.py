@@ -5,15 +5,15 @@ from fairlead.model.units import format_duration, format_number
 
 
 def demo_live(output: Output = Format.table) -> None:
-    """Run a dozen small training jobs of three tenants for real, on an emulated mixed cluster, and audit what they got."""
+    """Train a dozen small jobs of three tenants on an emulated mixed cluster, and audit their shares."""
     from fairlead.service.process import showcase
 
-    with progress("live jobs", len(showcase.TENANTS) * showcase.JOBS_EACH) as tell:
-        found = showcase.showcase(tell)
+    with progress("live jobs", len(showcase.TENANTS) * showcase.JOBS_EACH) as report:
+        outcome = showcase.showcase(report)
     if output is Format.json:
-        print_json(found)
+        print_json(outcome)
         return
-    held = found["audit"]["tenants"]
+    audits = outcome["audit"]["tenants"]
     rows = [
         [
             tenant["name"],
@@ -22,17 +22,19 @@ def demo_live(output: Output = Format.table) -> None:
             str(tenant["resumed"]),
             format_duration(tenant["mean_jct_s"]),
             format_number(tenant["gpu_s"]),
-            format_number(held[tenant["name"]]["sharing_incentive"]),
+            format_number(audits[tenant["name"]]["sharing_incentive"]),
         ]
-        for tenant in found["tenants"]
+        for tenant in outcome["tenants"]
     ]
     columns = ["tenant", "weight", "finished", "resumed", "mean JCT", "GPU-seconds", "sharing incentive"]
-    title = f"Live: {len(found['jobs'])} real training processes on {found['cluster']} (slots at an emulated pace), {found['policy']}"
+    cluster, policy = outcome["cluster"], outcome["policy"]
+    title = f"Live: {len(outcome['jobs'])} real training processes on {cluster} (emulated GPUs), {policy}"
     print_table(title, columns, rows)
-    resumed = sum(tenant["resumed"] for tenant in found["tenants"])
-    least = min(held[tenant["name"]]["sharing_incentive"] for tenant in found["tenants"])
-    short = "" if least >= 1 else f" A run as short as this has few rounds to even out: the least here is {least:.2f}."
+    resumed = sum(tenant["resumed"] for tenant in outcome["tenants"])
+    lowest = min(audits[tenant["name"]]["sharing_incentive"] for tenant in outcome["tenants"])
+    short = "" if lowest >= 1 else f" A run this short has few rounds to even out; the lowest here is {lowest:.2f}."
     print(
-        f"{format_duration(found['wall_s'])}, pre-empted and resumed from their checkpoints {resumed} times. "
-        f"Sharing incentive: throughput / that of a private slice; {found['policy']} promises at least 1 over many rounds.{short}"
+        f"{format_duration(outcome['wall_s'])}, pre-empted and resumed from their checkpoints {resumed} times. "
+        f"Sharing incentive: throughput / throughput of a private slice; "
+        f"{policy} promises at least 1 over many rounds.{short}"
     )

@@ -17,7 +17,7 @@ from fairlead.model.errors import FairleadError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`ok` is None where something is absent that is not needed."""
+    """The result of one check; `ok` is None if something optional is absent."""
 
     check: str
     ok: bool | None
@@ -26,17 +26,17 @@ class Finding:
 
 
 def doctor(
-    state: Annotated[Path | None, typer.Option(help="A state directory of `fairlead serve` to look at, too.")] = None,
+    state: Annotated[Path | None, typer.Option(help="Also check this state directory of `fairlead serve`.")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Check this machine, the service and the token; exit code 1 when something needs mending."""
+    """Check this machine, the service and the token; exit code 1 if something needs to be fixed."""
     findings = [check() for check in (_python, _solver, _gpus, _torch, _service)]
     if state is not None:
         findings += _state(state)
     if output is Format.json:
         print_json([asdict(finding) for finding in findings])
     else:
-        words = {True: "ok", False: "MEND", None: "absent"}
+        words = {True: "ok", False: "FIX", None: "absent"}
         rows = [[f.check, words[f.ok], f.found, "" if f.ok else f.remedy] for f in findings]
         print_table("Doctor", ["check", "", "found", "what to do"], rows, left=4)
     if any(finding.ok is False for finding in findings):
@@ -54,9 +54,9 @@ def _solver() -> Finding:
 
         from fairlead.policies.oef import WORK, cooperative
 
-        found = cooperative(np.array([[1.0, 2.0], [1.0, 3.0]]), np.array([1.0, 1.0]), np.ones(2), None, WORK)
-        return Finding("solver", True, f"HiGHS divides two GPU types between two tenants ({found.status})")
-    except Exception as error:  # whatever is wrong with the installation is the finding
+        division = cooperative(np.array([[1.0, 2.0], [1.0, 3.0]]), np.array([1.0, 1.0]), np.ones(2), None, WORK)
+        return Finding("solver", True, f"HiGHS divides two GPU types between two tenants ({division.status})")
+    except Exception as error:  # anything wrong with the installation is the finding
         return Finding(
             "solver", False, f"{type(error).__name__}: {error}", "install Fairlead again: make clean, then make demo"
         )
@@ -65,10 +65,10 @@ def _solver() -> Finding:
 def _gpus() -> Finding:
     from fairlead.engines.local.nvml import detect
 
-    found = detect()
-    if not found.devices:
-        return Finding("gpus", None, found.why_none, "nothing: the cluster's GPUs are slots, at an emulated pace")
-    return Finding("gpus", True, ", ".join(device.name for device in found.devices))
+    detection = detect()
+    if not detection.devices:
+        return Finding("gpus", None, detection.why_none, "nothing; the cluster's GPUs are emulated as slots")
+    return Finding("gpus", True, ", ".join(device.name for device in detection.devices))
 
 
 def _torch() -> Finding:
@@ -85,13 +85,13 @@ def _service() -> Finding:
     try:
         client = Client.from_environment()
         client.get("/me")
-        return Finding("service", True, f"answers at {client.url}, and the token is good")
+        return Finding("service", True, f"answers at {client.url}, and the token is valid")
     except UnreachableError as error:
         return Finding(
             "service", None, str(error).partition(";")[0], "start it with `fairlead serve`, or set FAIRLEAD_URL"
         )
     except NotAllowedError as error:
-        return Finding("service", False, str(error), f"set FAIRLEAD_TOKEN, or mend {credentials_path()}")
+        return Finding("service", False, str(error), f"set FAIRLEAD_TOKEN, or correct {credentials_path()}")
     except FairleadError as error:
         return Finding("service", False, str(error))
 
@@ -112,5 +112,8 @@ def _space(path: Path) -> Finding:
     disk = os.statvfs(path)
     free_gib = disk.f_bavail * disk.f_frsize / 2**30
     return Finding(
-        "state space", free_gib > 1, f"{free_gib:.1f} GiB free", "free some disk space: a full disk refuses submits"
+        "state space",
+        free_gib > 1,
+        f"{free_gib:.1f} GiB free",
+        "free some disk space; with a full disk no job can be submitted",
     )

@@ -10,7 +10,7 @@ from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_number
 
-MANY = 20  # tenants; a search for lies solves hundreds of divisions for each
+MANY_TENANTS = 20  # above this, no search for lies by default: it solves hundreds of divisions per tenant
 
 
 def allocate(
@@ -43,7 +43,7 @@ def audit(
         str, typer.Argument(help="An instance, an allocation (output of allocate) or a journal.", metavar="FILE")
     ],
     policy: Annotated[
-        str | None, typer.Option("--policy", help="For an instance: the rule to audit.", metavar="NAME")
+        str | None, typer.Option("--policy", help="The rule to audit, for an instance.", metavar="NAME")
     ] = None,
     lies: Annotated[
         bool | None, typer.Option(help="Search for lies that pay (default: for at most 20 virtual users).")
@@ -51,7 +51,7 @@ def audit(
     seed: Seed = 0,
     output: Output = Format.table,
 ) -> None:
-    """Envy, sharing incentive, Pareto gap, and what one tenant could gain by lying."""
+    """Report envy, sharing incentive, Pareto gap, and what one tenant could gain by lying."""
     from fairlead.studies.fairness.instances import (
         audit_lies,
         audit_shares,
@@ -62,31 +62,30 @@ def audit(
     )
     from fairlead.studies.fairness.journal_audit import audit_journal
 
-    found: dict[str, Any]
+    report: dict[str, Any]
     if _is_journal(source):
         if policy is not None or lies:
             raise InputError(
                 "--policy and --lies are for instances; a journal shows what its own policy did", path=source
             )
-        found = audit_journal(Path(source)).to_json()
+        report = audit_journal(Path(source)).to_json()
         lies = False
     else:
         value = read_json(source)
-        given = value.get("instance", value) if "shares" in value else value
-        instance = parse_instance(given, source)
+        instance = parse_instance(value.get("instance", value) if "shares" in value else value, source)
         if "shares" in value:
-            found = audit_shares(instance, parse_shares(value, instance, source))
+            report = audit_shares(instance, parse_shares(value, instance, source))
             policy = policy or value.get("policy")
         elif policy is not None:
-            found = divide(instance, policy)["audit"]
+            report = divide(instance, policy)["audit"]
         else:
             raise InputError("an instance alone has nothing to audit; choose a rule with --policy", path=source)
-        if policy is not None and (lies or (lies is None and len(instance.names) <= MANY)):
-            found["lies"] = audit_lies(instance, policy, seed)
+        if policy is not None and (lies or (lies is None and len(instance.names) <= MANY_TENANTS)):
+            report["lies"] = audit_lies(instance, policy, seed)
     if output is Format.json:
-        print_json({"source": source, "policy": policy, **found})
+        print_json({"source": source, "policy": policy, **report})
     else:
-        _print_audit(f"Audit of {source}", found)
+        _print_audit(f"Audit of {source}", report)
 
 
 def _is_journal(path: str) -> bool:
@@ -97,17 +96,17 @@ def _is_journal(path: str) -> bool:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None
 
 
-def _print_audit(title: str, found: dict[str, Any]) -> None:
-    """The verdicts one below the other, with who is concerned."""
-    envy = "unbounded" if found["max_envy"] is None else format_number(found["max_envy"], 4)
-    rows = [["largest envy", envy, _who("{} envies {}", found["envious"])]]
-    worst = found.get("worst_off")
-    rows.append(["smallest sharing incentive", format_number(found["min_sharing_incentive"], 6), worst or ""])
-    if "pareto_gap" in found:
-        rows.append(["Pareto gap", format_number(found["pareto_gap"], 4), ""])
-    if "mean_sharing_incentive" in found:
-        rows.append(["mean sharing incentive", format_number(found["mean_sharing_incentive"], 4), ""])
-    for name, tenant in found.get("tenants", {}).items():
+def _print_audit(title: str, report: dict[str, Any]) -> None:
+    """Print one row per property, with the tenants that it concerns."""
+    envy = "unbounded" if report["max_envy"] is None else format_number(report["max_envy"], 4)
+    rows = [["largest envy", envy, _who("{} envies {}", report["envious"])]]
+    worst = report.get("worst_off")
+    rows.append(["smallest sharing incentive", format_number(report["min_sharing_incentive"], 6), worst or ""])
+    if "pareto_gap" in report:
+        rows.append(["Pareto gap", format_number(report["pareto_gap"], 4), ""])
+    if "mean_sharing_incentive" in report:
+        rows.append(["mean sharing incentive", format_number(report["mean_sharing_incentive"], 4), ""])
+    for name, tenant in report.get("tenants", {}).items():
         rows.append(
             [
                 f"  {name}",
@@ -115,7 +114,7 @@ def _print_audit(title: str, found: dict[str, Any]) -> None:
                 f"wanted more for {tenant['wanted_more_h']:.1f} h",
             ]
         )
-    for direction, lie in found.get("lies", {}).items():
+    for direction, lie in report.get("lies", {}).items():
         rows.append([f"most gained: {direction}", format_number(lie["gain"], 4), lie["tenant"] or ""])
     print_table(title, ["property", "value", "who"], rows, left=1)
 

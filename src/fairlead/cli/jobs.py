@@ -1,4 +1,4 @@
-"""Verbs of those who train: submit, queue, status, cancel, hold, release, logs, wait."""
+"""Commands for people who train: submit, queue, status, cancel, hold, release, logs, wait."""
 
 from __future__ import annotations
 
@@ -27,60 +27,60 @@ JobIds = Annotated[list[str], typer.Argument(help="Ids of jobs.", metavar="JOB..
 
 def submit(
     file: Annotated[str, typer.Argument(help="Job file, YAML or JSON; - reads it from stdin.", metavar="FILE")],
-    tenant: Annotated[str | None, typer.Option(help="On whose behalf, where the file does not say.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Tenant of the job, if the file names none.")] = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="Submitting again with the same key gives the same job, not another.")
+        str | None, typer.Option("--key", help="Submitting again with the same key returns the same job.")
     ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Submit a job. Once its id is printed the job is safe, whatever happens to the service."""
+    """Submit a job. Once its id is printed, the job survives any failure of the service."""
     job = load_job(file)
     body = job.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     if tenant is not None:
         body.setdefault("tenant", tenant)
     key = key or secrets.token_hex(8)
     try:
-        made = Client.from_environment().post("/jobs", body, {"Idempotency-Key": key})
+        job_document = Client.from_environment().post("/jobs", body, {"Idempotency-Key": key})
     except UnreachableError as error:
-        # The request may have arrived although its answer did not.
-        raise UnreachableError(f"{error}; to submit again without making a second job, add --key {key}") from None
+        # The request may have arrived even though its answer did not.
+        raise UnreachableError(f"{error}; to submit again without creating a second job, add --key {key}") from None
     if output is Format.json:
-        print_json(made)
+        print_json(job_document)
     else:
-        print(made["id"])
+        print(job_document["id"])
 
 
 def load_job(file: str) -> JobFile:
-    """From a file, or from stdin for `-`; a relative workdir is taken from where it lies."""
+    """The job of a file, or of stdin for `-`; a relative workdir is relative to the file's directory."""
     from fairlead.service.jobfile import read_job
 
     return read_job(_read(file), file, str(Path.cwd() if file == "-" else Path(file).resolve().parent))
 
 
 def queue(
-    tenant: Annotated[str | None, typer.Option(help="Jobs of one tenant only.")] = None,
-    phase: Annotated[list[str] | None, typer.Option(help="Jobs in this phase only: waiting, running, ...")] = None,
-    ended: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
-    after: Annotated[int, typer.Option(min=0, help="Go on after this number, which the last page gave.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 100,
+    tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
+    phase: Annotated[list[str] | None, typer.Option(help="Only jobs in this phase: waiting, running, ...")] = None,
+    ended: Annotated[bool, typer.Option("--all", help="Also jobs that have ended.")] = False,
+    after: Annotated[int, typer.Option(min=0, help="Continue after this number, printed with the last page.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of jobs to list.")] = 100,
     output: Output = Format.table,
 ) -> None:
-    """Who waits and who runs."""
-    wanted = phase or (None if ended else ["active"])
-    found = Client.from_environment().get("/jobs", tenant=tenant, phase=wanted, after=after, limit=limit)
+    """List the jobs that wait or run."""
+    phases = phase or (None if ended else ["active"])
+    page = Client.from_environment().get("/jobs", tenant=tenant, phase=phases, after=after, limit=limit)
     if output is Format.json:
-        print_json(found)
+        print_json(page)
         return
-    print_table("Jobs", JOB_COLUMNS, [job_row(job) for job in found["jobs"]], left=5)
-    if found["next"] is not None:
-        print(f"... and more: --after {found['next']}")
+    print_table("Jobs", JOB_COLUMNS, [job_row(job) for job in page["jobs"]], left=5)
+    if page["next"] is not None:
+        print(f"... and more: --after {page['next']}")
 
 
 JOB_COLUMNS = list(COLUMNS.values())
 
 
 def job_row(document: dict[str, Any]) -> list[str]:
-    """For `JOB_COLUMNS`, from a job as the service sent it."""
+    """The row of a job document of the service under `JOB_COLUMNS`."""
     job = read_public_job(document)
     cells = {"held": _where, "gpus": _gpus, "progress": _progress, "submitted_s": _age}
     return [cells[name](job) if name in cells else _shown(name, getattr(job, name)) for name in COLUMNS]
@@ -110,26 +110,26 @@ def _age(job: PublicJob) -> str:
 
 
 def status(
-    job: Annotated[str | None, typer.Argument(help="A job's id; without one: the cluster.", metavar="[JOB]")] = None,
+    job: Annotated[str | None, typer.Argument(help="A job's id (default: the whole cluster).", metavar="[JOB]")] = None,
     output: Output = Format.table,
 ) -> None:
-    """All that is known of a job, or the cluster at a glance."""
+    """Show everything about a job, or a summary of the cluster."""
     client = Client.from_environment()
-    found = client.get("/status" if job is None else job_path(job))
+    document = client.get("/status" if job is None else job_path(job))
     if output is Format.json:
-        print_json(found)
+        print_json(document)
         return
-    rows = [[name, _shown(name, value)] for name, value in found.items() if value not in (None, {}, [])]
+    rows = [[name, _shown(name, value)] for name, value in document.items() if value not in (None, {}, [])]
     print_table("Cluster" if job is None else f"Job {job}", ["", ""], rows, left=2)
 
 
 def cancel(jobs: JobIds, output: Output = Format.table) -> None:
-    """Give jobs up. Those that run are asked to stop, then made to."""
+    """Cancel jobs. A running job is asked to stop, and killed if it does not."""
     _each("cancel", jobs, output)
 
 
 def hold(jobs: JobIds, output: Output = Format.table) -> None:
-    """Take jobs out of the queue; those that run write a checkpoint and stop."""
+    """Take jobs out of the queue. A running job writes a checkpoint and stops."""
     _each("hold", jobs, output)
 
 
@@ -140,9 +140,9 @@ def release(jobs: JobIds, output: Output = Format.table) -> None:
 
 def logs(
     job: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")] = False,
 ) -> None:
-    """What the job has printed, over all its runs."""
+    """Print the output of a job, over all its runs."""
     for line in Client.from_environment().lines(f"{job_path(job)}/logs", follow="true" if follow else None):
         sys.stdout.write(line)
         sys.stdout.flush()
@@ -150,26 +150,26 @@ def logs(
 
 def wait(
     job: JobId,
-    timeout: Annotated[str | None, typer.Option(help="Give up after so long, such as 10m (exit code 1).")] = None,
+    timeout: Annotated[str | None, typer.Option(help="Give up after this time, such as 10m (exit code 1).")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Wait until a job has ended, and end with its exit code."""
+    """Wait until a job has ended, and exit with its exit code."""
     from fairlead.model.units import parse_duration
 
     client = Client.from_environment()
     until_s = time.monotonic() + (parse_duration(timeout) if timeout else float("inf"))
     pause_s = 0.1
-    while (found := client.get(job_path(job)))["phase"] not in ENDED_PHASES:
+    while (document := client.get(job_path(job)))["phase"] not in ENDED_PHASES:
         if time.monotonic() >= until_s:
-            print(f"fairlead: job {job} is still {found['phase']} after {timeout}", file=sys.stderr)
+            print(f"fairlead: job {job} is still {document['phase']} after {timeout}", file=sys.stderr)
             raise typer.Exit(1)
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 2.0)
     if output is Format.json:
-        print_json(found)
+        print_json(document)
     else:
-        print(found["phase"])
-    raise typer.Exit(_exit_code(found))
+        print(document["phase"])
+    raise typer.Exit(_exit_code(document))
 
 
 def job_path(job: str) -> str:
@@ -179,7 +179,7 @@ def job_path(job: str) -> str:
 
 
 def _exit_code(job: dict[str, Any]) -> int:
-    """The job's own; one that was never able to give one counts as failed."""
+    """The exit code of the job; a job that ended without one counts as failed unless it finished."""
     code = job.get("exit_code")
     if code is None:
         return 0 if job["phase"] == "finished" else 1
@@ -198,7 +198,7 @@ def _each(verb: str, jobs: list[str], output: Format) -> None:
         print_json(answers)
     else:
         for job in jobs:
-            print(f"{job}: {verb} is on its way")
+            print(f"{job}: {verb} requested")
 
 
 def _read(file: str) -> str:
@@ -208,7 +208,7 @@ def _read(file: str) -> str:
         return read_text(file)
     text = sys.stdin.read()
     if not text.strip():
-        raise InputError("stdin is empty; wanted a job file")
+        raise InputError("stdin is empty; expected a job file")
     return text
 
 

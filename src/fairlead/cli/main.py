@@ -1,4 +1,4 @@
-"""The command line: verbs are registered here and import what they need when they are called."""
+"""The command line: commands are registered here and import what they need when they are called."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ for name in ("nodes", "tenants", "policy", "token"):
 
 
 def main() -> None:
-    """Run, and turn what a user can mend into one message and an exit code."""
+    """Run a command; an error that the user can fix becomes one message and an exit code."""
     try:
         app()
     except FairleadError as error:
         print(f"fairlead: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone; a message about that would fail too
+        sys.stderr.close()  # the reader has gone, so a message about it would fail too
         sys.exit(1)
 
 

@@ -1,4 +1,4 @@
-"""Verbs of those who run a cluster: serve, nodes, tenants, share, policy, token, top, doctor."""
+"""Commands for operators of a cluster: nodes, tenants, share, policy, token, journal, top."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ token = typer.Typer(help="Tokens: who may do what.", no_args_is_help=True)
 
 @nodes.callback()
 def list_nodes(context: typer.Context, output: Output = Format.table) -> None:
-    """List the nodes with what they hold."""
+    """List the nodes and their free GPUs."""
     if context.invoked_subcommand:
         return
-    found = Client.from_environment().get("/nodes")
+    answer = Client.from_environment().get("/nodes")
     if output is Format.json:
-        print_json(found)
+        print_json(answer)
         return
     rows = [
         [node["name"], node["type"], "up" if node["up"] else "down", str(node["gpus"]), str(node["free"])]
-        for node in found["nodes"]
+        for node in answer["nodes"]
     ]
     print_table("Nodes", ["node", "type", "", "GPUs", "free"], rows, left=3)
 
@@ -44,13 +44,13 @@ def list_nodes(context: typer.Context, output: Output = Format.table) -> None:
 @nodes.command("drain")
 def drain(node: str, output: Output = Format.table) -> None:
     """Start nothing more on a node, and move its jobs elsewhere."""
-    _told(Client.from_environment().post(f"/nodes/{in_path(node)}/drain"), output)
+    _print_answer(Client.from_environment().post(f"/nodes/{in_path(node)}/drain"), output)
 
 
 @nodes.command("resume")
 def resume(node: str, output: Output = Format.table) -> None:
     """Use a drained node again."""
-    _told(Client.from_environment().post(f"/nodes/{in_path(node)}/resume"), output)
+    _print_answer(Client.from_environment().post(f"/nodes/{in_path(node)}/resume"), output)
 
 
 @nodes.command("add")
@@ -63,7 +63,7 @@ def add_node(
 ) -> None:
     """Add a node to the cluster, or bring back one that was removed, perhaps with other GPUs."""
     body = {"name": node, "gpu": gpu, "gpus": gpus, "memory_gib": memory_gib}
-    _told(Client.from_environment().post("/nodes", body), output)
+    _print_answer(Client.from_environment().post("/nodes", body), output)
 
 
 @nodes.command("remove")
@@ -73,7 +73,7 @@ def remove_node(
     output: Output = Format.table,
 ) -> None:
     """Remove a node from the cluster. Drain it first, or its jobs have to leave at once with --now."""
-    _told(Client.from_environment().delete(f"/nodes/{in_path(node)}{'?now=true' if now else ''}"), output)
+    _print_answer(Client.from_environment().delete(f"/nodes/{in_path(node)}{'?now=true' if now else ''}"), output)
 
 
 # ---- tenants --------------------------------------------------------------------------------------------------------
@@ -84,12 +84,13 @@ def list_tenants(context: typer.Context, output: Output = Format.table) -> None:
     """List the tenants with their weights and quotas."""
     if context.invoked_subcommand:
         return
-    found = Client.from_environment().get("/tenants")
+    answer = Client.from_environment().get("/tenants")
     if output is Format.json:
-        print_json(found)
+        print_json(answer)
         return
     rows = [
-        [t["name"], format_number(t["weight"]), "; ".join(map(_quota, t["quotas"])) or "-"] for t in found["tenants"]
+        [t["name"], format_number(t["weight"]), "; ".join(map(_quota_text, t["quotas"])) or "-"]
+        for t in answer["tenants"]
     ]
     print_table("Tenants", ["tenant", "weight", "quotas"], rows, left=1)
 
@@ -98,7 +99,7 @@ def list_tenants(context: typer.Context, output: Output = Format.table) -> None:
 def set_tenant(
     tenant: str,
     weight: Annotated[
-        float | None, typer.Option(help="Its part of the cluster against other tenants' weights.")
+        float | None, typer.Option(help="Its part of the cluster, relative to other tenants' weights.")
     ] = None,
     quota: Annotated[
         list[str] | None,
@@ -106,39 +107,38 @@ def set_tenant(
     ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Set a tenant's weight, or its quotas in place of all it had. What is not given stays; `--quota none` lifts all."""
+    """Set a tenant's weight, or replace all its quotas (`--quota none` removes them); the other one stays."""
     if weight is None and not quota:
         raise InputError("nothing to set; give --weight, --quota or both")
     client = Client.from_environment()
-    given: dict[str, Any] = {"weight": weight}
+    body: dict[str, Any] = {"weight": weight}
     if quota:
-        lifted = quota == ["none"]
-        pairs = {} if lifted else parse_pairs(quota, "--quota")
-        given["quotas"] = [parse_quota(type_, text) for type_, text in pairs.items()]
+        pairs = {} if quota == ["none"] else parse_pairs(quota, "--quota")
+        body["quotas"] = [parse_quota(type_, text) for type_, text in pairs.items()]
     if weight is None or not quota:
         present = {row["name"]: row for row in client.get("/tenants")["tenants"]}.get(tenant, {})
-        given["weight"] = present.get("weight", 1.0) if weight is None else weight
-        given.setdefault("quotas", present.get("quotas", []))
-    _told(client.put(f"/tenants/{in_path(tenant)}", given), output)
+        body["weight"] = present.get("weight", 1.0) if weight is None else weight
+        body.setdefault("quotas", present.get("quotas", []))
+    _print_answer(client.put(f"/tenants/{in_path(tenant)}", body), output)
 
 
 def parse_quota(type_: str, text: str) -> dict[str, Any]:
-    """`8+4-2`: eight of its own, four more may be borrowed, two of the eight may be lent."""
+    """The quota of `8+4-2`: eight GPUs of its own, four more may be borrowed, two of the eight may be lent."""
     import re
 
     match = re.fullmatch(r"(\d+)(?:\+(\d+))?(?:-(\d+))?", text.strip())
     if not match:
         raise InputError(f'--quota {type_}="{text}" is not OWN[+BORROW][-LEND], such as 8+4-2')
     nominal, borrow, lend = match.groups()
-    found: dict[str, Any] = {"type": type_, "nominal": int(nominal)}
+    quota: dict[str, Any] = {"type": type_, "nominal": int(nominal)}
     if borrow is not None:
-        found["borrowing_limit"] = int(borrow)
+        quota["borrowing_limit"] = int(borrow)
     if lend is not None:
-        found["lending_limit"] = int(lend)
-    return found
+        quota["lending_limit"] = int(lend)
+    return quota
 
 
-def _quota(quota: dict[str, Any]) -> str:
+def _quota_text(quota: dict[str, Any]) -> str:
     text = f"{quota['type']}: {quota['nominal']} own"
     if quota.get("borrowing_limit") is not None:
         text += f", borrows {quota['borrowing_limit']}"
@@ -148,19 +148,19 @@ def _quota(quota: dict[str, Any]) -> str:
 
 
 def share(output: Output = Format.table) -> None:
-    """What each tenant holds now, against its part by weight."""
-    found = Client.from_environment().get("/shares")
+    """Show what each tenant holds now and what it is entitled to by weight."""
+    answer = Client.from_environment().get("/shares")
     if output is Format.json:
-        print_json(found)
+        print_json(answer)
         return
-    print_table("Shares", SHARE_COLUMNS, [share_row(tenant) for tenant in found["shares"]])
+    print_table("Shares", SHARE_COLUMNS, [share_row(tenant) for tenant in answer["shares"]])
 
 
 SHARE_COLUMNS = ["tenant", "weight", "holds now", "entitled to", "GPU-hours so far", "running", "waiting"]
 
 
 def share_row(tenant: dict[str, Any]) -> list[str]:
-    """For `SHARE_COLUMNS`."""
+    """The row of a tenant under `SHARE_COLUMNS`."""
     holds = ", ".join(f"{count} {type_}" for type_, count in tenant["held"].items())
     entitled = ", ".join(f"{format_number(gpus)} {type_}" for type_, gpus in tenant["entitled"].items() if gpus)
     counts = [str(tenant["running"]), str(tenant["waiting"])]
@@ -181,7 +181,7 @@ def share_row(tenant: dict[str, Any]) -> list[str]:
 def show_policy(context: typer.Context, output: Output = Format.table) -> None:
     """Show the policy that decides."""
     if not context.invoked_subcommand:
-        _told(Client.from_environment().get("/policy"), output)
+        _print_answer(Client.from_environment().get("/policy"), output)
 
 
 @policy.command("set")
@@ -190,12 +190,12 @@ def set_policy(
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the policy.", metavar="NAME=VALUE")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Let another registered policy decide from now on."""
+    """Switch to another registered policy."""
     from fairlead.cli.options import parse_parameters
     from fairlead.policies import find_round_policy
 
     parameters = parse_parameters(param or [], find_round_policy(name).parameters)
-    _told(Client.from_environment().put("/policy", {"name": name, "parameters": parameters}), output)
+    _print_answer(Client.from_environment().put("/policy", {"name": name, "parameters": parameters}), output)
 
 
 # ---- tokens ---------------------------------------------------------------------------------------------------------
@@ -205,54 +205,58 @@ def set_policy(
 def create_token(
     name: Annotated[str, typer.Argument(help="What it is for.")],
     role: Annotated[str, typer.Option(help="admin, member (of a tenant) or viewer.")] = "member",
-    tenant: Annotated[str | None, typer.Option(help="Whose member it is.")] = None,
-    lifetime: Annotated[str, typer.Option(help="How long it is good for, such as 12h or 90d.")] = "30d",
+    tenant: Annotated[str | None, typer.Option(help="Tenant of a member.")] = None,
+    lifetime: Annotated[str, typer.Option(help="How long it is valid, such as 12h or 90d.")] = "30d",
     output: Output = Format.table,
 ) -> None:
-    """Make a token. It is shown once and cannot be read again."""
+    """Create a token. It is printed once and cannot be read again."""
     body = {"name": name, "role": role, "tenant": tenant, "lifetime": lifetime}
-    made = Client.from_environment().post("/tokens", {key: value for key, value in body.items() if value is not None})
+    document = Client.from_environment().post(
+        "/tokens", {key: value for key, value in body.items() if value is not None}
+    )
     if output is Format.json:
-        print_json(made)
+        print_json(document)
     else:
-        print(made["token"])
+        print(document["token"])
 
 
 @token.command("list")
 def list_tokens(output: Output = Format.table) -> None:
-    """List tokens: never the secrets."""
-    found = Client.from_environment().get("/tokens")
+    """List tokens, without their secrets."""
+    answer = Client.from_environment().get("/tokens")
     if output is Format.json:
-        print_json(found)
+        print_json(answer)
         return
     rows = [
         [t["id"], t["name"], t["role"], t["tenant"] or "-", when(t["expires_s"]), when(t["revoked_s"])]
-        for t in found["tokens"]
+        for t in answer["tokens"]
     ]
     print_table("Tokens", ["id", "name", "role", "tenant", "expires", "revoked"], rows, left=6)
 
 
 @token.command("revoke")
 def revoke_token(id_: Annotated[str, typer.Argument(metavar="ID")], output: Output = Format.table) -> None:
-    """Make a token worthless at once."""
-    _told(Client.from_environment().delete(f"/tokens/{in_path(id_)}"), output)
+    """Revoke a token at once."""
+    _print_answer(Client.from_environment().delete(f"/tokens/{in_path(id_)}"), output)
 
 
 @token.command("use")
-def use_token(url: Annotated[str | None, typer.Option(help="Where the service is.")] = None) -> None:
-    """Read a token from stdin and keep it for this user's next commands."""
+def use_token(url: Annotated[str | None, typer.Option(help="URL of the service.")] = None) -> None:
+    """Read a token from stdin and save it for later commands of this user."""
     secret = sys.stdin.readline().strip()
     if not secret:
-        raise InputError("stdin is empty; wanted a token, for instance: fairlead token use < token.txt")
-    place = save_credentials(url or Client.from_environment().url, secret)
-    print(f"saved in {place}")
+        raise InputError("stdin is empty; expected a token, for example: fairlead token use < token.txt")
+    path = save_credentials(url or Client.from_environment().url, secret)
+    print(f"saved in {path}")
 
 
-# ---- looking on -----------------------------------------------------------------------------------------------------
+# ---- the journal and the live screen --------------------------------------------------------------------------------
 
 
 def journal(
-    out: Annotated[Path | None, typer.Option(help="Write it here (default: standard output).", metavar="FILE")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this file (default: standard output).", metavar="FILE")
+    ] = None,
 ) -> None:
     """Write everything that happened as a journal, for `fairlead replay` and `fairlead audit`."""
     from fairlead.traces.files import create_text
@@ -266,10 +270,10 @@ def journal(
 
 
 def top(
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="One look, then end.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two refreshes.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one screen and exit.")] = False,
 ) -> None:
-    """Nodes, shares and jobs, live in the terminal. Ctrl-C ends it."""
+    """Show nodes, shares and jobs live in the terminal. Ctrl-C ends it."""
     from rich.console import Console
     from rich.live import Live
 
@@ -291,24 +295,24 @@ def _screen(client: Client, height: int) -> Any:
     from rich.console import Group
     from rich.table import Table
 
-    found, shares, ruling = client.get("/nodes"), client.get("/shares"), client.get("/policy")
+    cluster, shares, current = client.get("/nodes"), client.get("/shares"), client.get("/policy")
     usage: dict[str, list[int]] = {}
-    for node in found["nodes"]:
+    for node in cluster["nodes"]:
         row = usage.setdefault(node["type"], [0, 0, 0])
         row[0] += node["gpus"] - node["free"]
         row[1] += node["gpus"]
         row[2] += not node["up"]
-    types = Table("type", "GPUs in use", "", "nodes down", title=f"policy {ruling['name']}", title_justify="left")
+    types = Table("type", "GPUs in use", "", "nodes down", title=f"policy {current['name']}", title_justify="left")
     for type_, (busy, total, down) in usage.items():
         types.add_row(type_, f"{busy} of {total}", _bar(busy / max(total, 1)), str(down or "-"))
-    people = Table(*SHARE_COLUMNS)
+    tenant_table = Table(*SHARE_COLUMNS)
     for tenant in shares["shares"][: max(height // 4, 3)]:
-        people.add_row(*share_row(tenant))
+        tenant_table.add_row(*share_row(tenant))
     jobs = Table(*JOB_COLUMNS)
-    rows = max(height - types.row_count - people.row_count - 14, 3)
+    rows = max(height - types.row_count - tenant_table.row_count - 14, 3)
     for job in client.get("/jobs", phase=["active"], limit=rows)["jobs"]:
         jobs.add_row(*job_row(job))
-    return Group(types, people, jobs)
+    return Group(types, tenant_table, jobs)
 
 
 def _bar(part: float, width: int = 20) -> str:
@@ -316,12 +320,12 @@ def _bar(part: float, width: int = 20) -> str:
     return "█" * full + "░" * (width - full)
 
 
-def _told(answer: Any, output: Format) -> None:
+def _print_answer(answer: Any, output: Format) -> None:
     if output is Format.json:
         print_json(answer)
         return
     if set(answer) == {"request", "taken"}:
-        print("done" if answer["taken"] else "on its way")
+        print("done" if answer["taken"] else "requested")
         return
     for key, value in answer.items():
         print(f"{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they mean."""
+"""Options that several commands share, and functions that parse them."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ Throughputs = Annotated[
 ]
 Aliases = Annotated[
     list[str] | None,
-    typer.Option("--alias", help="Read a GPU name as one of ours.", metavar="SPELLING=TYPE"),
+    typer.Option("--alias", help="Treat this spelling of a GPU name as a known type.", metavar="SPELLING=TYPE"),
 ]
 
 
-def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb that takes dataclasses: each of their fields becomes an option of its own, so that verbs can share them."""
-    hints = get_type_hints(verb, include_extras=True)
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with one option per field of its dataclass parameters, so that commands can share groups of options."""
+    hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters: list[inspect.Parameter] = []
-    for given in inspect.signature(verb).parameters.values():
-        if given.name not in groups:
-            parameters.append(given.replace(annotation=hints[given.name], kind=inspect.Parameter.KEYWORD_ONLY))
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name not in groups:
+            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        inside = get_type_hints(groups[given.name], include_extras=True)
+        field_hints = get_type_hints(groups[parameter.name], include_extras=True)
         parameters += [
-            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=inside[f.name])
-            for f in fields(groups[given.name])
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=field_hints[f.name])
+            for f in fields(groups[parameter.name])
         ]
 
     def run(**values: Any) -> None:
-        made = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
-        verb(**values, **made)
+        filled = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        command(**values, **filled)
 
-    run.__name__, run.__doc__, run.__module__ = verb.__name__, verb.__doc__, verb.__module__
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
@@ -56,20 +56,20 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Importing:
-    """How a workload file is read, by every verb that takes one."""
+    """Options that say how a workload file is read."""
 
     trace_format: Annotated[
         str | None, typer.Option("--trace-format", help="Format of the file (default: detected).")
     ] = None
     throughputs: Throughputs = None
     tenants: Annotated[
-        int | None, typer.Option("--tenants", help="Spread jobs of a file without tenants over this many.", min=1)
+        int | None, typer.Option("--tenants", help="Divide the jobs of a file without tenants among this many.", min=1)
     ] = None
     reference: Annotated[
         str | None,
         typer.Option("--reference", help="GPU type on which durations were measured (default: the file's, else v100)."),
     ] = None
-    timezone: Annotated[str, typer.Option("--timezone", help="Zone of times that carry none.")] = "UTC"
+    timezone: Annotated[str, typer.Option("--timezone", help="Time zone of times without one.")] = "UTC"
     alias: Aliases = None
     completed_only: Annotated[
         bool, typer.Option("--completed-only", help="Leave out jobs that failed or were cancelled.")
@@ -88,7 +88,7 @@ class Importing:
         return gpu_aliases(self.alias)
 
     def choices(self) -> dict[str, Any]:
-        """By the names that `read_trace` and its `Options` have for them."""
+        """The options by the names that `read_trace` and its `Options` use."""
         names = ("tenants", "reference", "timezone", "skip_bad_lines", "completed_only", "pin_types")
         return {"aliases": self.aliases(), **{name: getattr(self, name) for name in names}}
 
@@ -99,38 +99,38 @@ class Importing:
 
 
 def open_profile(throughputs: str | None) -> Profile:
-    """The profile that was asked for, or the one that ships."""
+    """The profile in the file, or the built-in profile."""
     from fairlead.traces.profiles import load_default_profile, read_profile
 
     return read_profile(throughputs) if throughputs else load_default_profile()
 
 
 def gpu_aliases(pairs: list[str] | None) -> dict[str, str]:
-    """Spellings of GPU names: those of the user's configuration, then those of --alias."""
+    """Spellings of GPU names, from the user's configuration and --alias; the latter wins."""
     from fairlead.traces.configuration import read_aliases
 
     return {**read_aliases(), **parse_pairs(pairs or [], "--alias")}
 
 
 def parse_pairs(pairs: list[str], option: str) -> dict[str, str]:
-    """`a=1` options as a mapping."""
-    found: dict[str, str] = {}
+    """Options such as `a=1` as a mapping."""
+    values: dict[str, str] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name:
             raise InputError(f'{option} "{pair}" is not NAME=VALUE')
-        if name in found:
-            raise InputError(f"{option} {name} is given twice")
-        found[name] = value
-    return found
+        if name in values:
+            raise InputError(f"{option} {name} appears twice")
+        values[name] = value
+    return values
 
 
 def parse_parameters(pairs: list[str], known: dict[str, Any]) -> dict[str, Any]:
-    """Policy parameters, each read as the kind of value that it has by default."""
-    return {name: _like(known.get(name), value, name) for name, value in parse_pairs(pairs, "--param").items()}
+    """Policy parameters, each parsed as the type of its default value."""
+    return {name: _parse_like(known.get(name), value, name) for name, value in parse_pairs(pairs, "--param").items()}
 
 
-def _like(default: Any, text: str, name: str) -> Any:
+def _parse_like(default: Any, text: str, name: str) -> Any:
     try:
         if isinstance(default, bool):
             return {"true": True, "false": False}[text.lower()]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-EVERY_S = 5.0  # between two plain lines
+EVERY_S = 5.0  # between two plain lines of progress
 
 
 class Format(StrEnum):
@@ -36,7 +36,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
-    """The first `left` columns are words, the others numbers."""
+    """Print a table; its first `left` columns are words and aligned left, the others are numbers."""
     from rich.console import Console
     from rich.table import Table
 
@@ -49,7 +49,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def print_wide_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """As many tables as it takes for no word to break; the first column, of words, stands in each."""
+    """Print a table, divided into several if words would break otherwise; the first column is repeated in each."""
     room = get_terminal_size().columns if sys.stdout.isatty() else 160
     width = [max(len(column), *(len(row[i]) for row in rows), 0) + 3 for i, column in enumerate(columns)]
     first = 1
@@ -63,8 +63,10 @@ def print_wide_table(title: str, columns: Sequence[str], rows: Sequence[Sequence
         first = last
 
 
-def print_words(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], kept: int, room: int) -> None:
-    """As many tables as it takes to break lines between words only; the first `kept` columns stand in each."""
+def print_wrapped_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], kept: int, room: int
+) -> None:
+    """Print a table, or several, whose lines break between words only; the first `kept` columns are in each."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -73,7 +75,7 @@ def print_words(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     least = [max(len(word) for cell in column for word in cell.split()) for column in cells]
     whole = [max(len(cell) for cell in column) for column in cells]
     for i in range(kept):
-        least[i] = max(least[i], min(whole[i], 24 if i == 0 else 14))  # or each word would have a line of its own
+        least[i] = max(least[i], min(whole[i], 24 if i == 0 else 14))  # otherwise each word would be on its own line
     numbers = list(range(kept, len(columns)))
     while numbers:
         shown = [*range(kept), numbers.pop(0)]
@@ -91,56 +93,57 @@ def print_words(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 @contextmanager
-def steps(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function that is told how much is done, and of how much; shows the time left.
+def show_progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function to call with the number of finished parts and their total; show them and the time left.
 
-    A bar on a terminal; elsewhere, where nobody could tell a long run from one that hangs, a line every few seconds.
+    On a terminal it is a bar. Elsewhere it is a line every few seconds, so that a long run does not look like one that
+    hangs.
     """
     if not sys.stderr.isatty():
-        with _lines(what) as tell:
-            yield tell
+        with _lines(title) as report:
+            yield report
         return
     with _bar() as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """The same, where the whole is known from the start."""
-    with steps(what) as tell:
-        tell(0, total)
-        yield lambda done: tell(done, total)
+def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """`show_progress` with a total that is known from the start."""
+    with show_progress(title) as report:
+        report(0, total)
+        yield lambda done: report(done, total)
 
 
 @contextmanager
-def _lines(what: str) -> Iterator[Callable[[int, int], None]]:
+def _lines(title: str) -> Iterator[Callable[[int, int], None]]:
     began_s, ended = time.monotonic(), threading.Event()
-    told: list[tuple[int, int]] = []  # the first, whose part was done before we began, and the last
+    reports: list[tuple[int, int]] = []  # the first, which counts what was done before we began, and the latest
 
-    def tell(done: int, total: int) -> None:
-        told[1:] = [(done, total)]
+    def report(done: int, total: int) -> None:
+        reports[1:] = [(done, total)]
 
-    def say() -> None:
+    def print_lines() -> None:
         while not ended.wait(EVERY_S):
             spent_s = time.monotonic() - began_s
-            print(f"{what}: {progress_text(told, spent_s)}", file=sys.stderr, flush=True)
+            print(f"{title}: {progress_text(reports, spent_s)}", file=sys.stderr, flush=True)
 
-    speaker = threading.Thread(target=say, daemon=True)
-    speaker.start()
+    printer = threading.Thread(target=print_lines, daemon=True)
+    printer.start()
     try:
-        yield tell
+        yield report
     finally:
         ended.set()
-        speaker.join()
+        printer.join()
 
 
-def progress_text(told: Sequence[tuple[int, int]], spent_s: float) -> str:
-    """`3 of 9 done, 20s so far, about 40s left`, from what was told first and last."""
+def progress_text(reports: Sequence[tuple[int, int]], spent_s: float) -> str:
+    """`3 of 9 done, 20s so far, about 40s left`, from the first and the latest report."""
     spent = f"{format_duration(round(spent_s))} so far"
-    if not told:
+    if not reports:
         return spent
-    (first, _), (done, total) = told[0], told[-1]
+    (first, _), (done, total) = reports[0], reports[-1]
     left_s = spent_s * (total - done) / (done - first) if done > first else None
     left = "" if left_s is None else f", about {format_duration(round(left_s))} left"
     return f"{done:,} of {total:,} done, {spent}{left}"

@@ -4,7 +4,7 @@ from fairlead.cli.output import Format, Output, print_json, print_table
 
 
 def policies(output: Output = Format.table) -> None:
-    """List the policies: what each does, what it may know, and where it comes from."""
+    """List the policies with their papers, levels and the information that they may use."""
     from fairlead.policies import REGISTRY
     from fairlead.studies.policy_lab.plugins import installed_policies
 

@@ -17,25 +17,25 @@ def profile(
     file: Annotated[str, typer.Argument(help="Job file; its script must report steps.", metavar="FILE")],
     cluster: Cluster,
     steps: Annotated[int, typer.Option(min=1, max=1_000_000, help="Steps to measure on each type.")] = 20,
-    limit: Annotated[str, typer.Option(help="At most so long on each type.", metavar="DURATION")] = "5m",
-    out: Annotated[Path | None, typer.Option(help="Write the speeds here, for --throughputs.", metavar="FILE")] = None,
-    emulate: Annotated[
-        bool, typer.Option("--emulate", help="Slots at an emulated pace, although there are GPUs.")
-    ] = False,
+    limit: Annotated[str, typer.Option(help="Time limit for each type.", metavar="DURATION")] = "5m",
+    out: Annotated[
+        Path | None, typer.Option(help="Write the speeds here, for use with --throughputs.", metavar="FILE")
+    ] = None,
+    emulate: Annotated[bool, typer.Option("--emulate", help="Emulate GPUs even if this machine has some.")] = False,
     throughputs: Throughputs = None,
     alias: Aliases = None,
     output: Output = Format.table,
 ) -> None:
-    """Run a few steps of a job on each GPU type of this machine, and write down how fast it was."""
+    """Run a few steps of a job on each GPU type of this machine, and report its speeds."""
     from fairlead.studies.speeds.measuring import profile_job
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.profiles import write_profile
 
     machine = read_cluster(cluster, gpu_aliases(alias))
     job = load_job(file)
-    has = dict(zip(machine.gpu, machine.capacity.tolist(), strict=True))
-    spec = job.spec(job.name, job.tenant or "-", 0.0, has)
-    found = profile_job(
+    capacity = dict(zip(machine.gpu, machine.capacity.tolist(), strict=True))
+    spec = job.spec(job.name, job.tenant or "-", 0.0, capacity)
+    measured = profile_job(
         spec,
         job.command(),
         machine,
@@ -44,19 +44,19 @@ def profile(
         limit_s=parse_duration(limit),
         emulate=emulate,
     )
-    if out is not None and found.rows:
-        write_profile(found.profile(job.name), out)
+    if out is not None and measured.rows:
+        write_profile(measured.profile(job.name), out)
     if output is Format.json:
-        parts = [{"model": model, "gpu": gpu, **asdict(told)} for (model, gpu), told in found.parts.items()]
-        speeds = [asdict(row) for row in found.rows]
-        print_json({"note": found.note, "speeds": speeds, "parts": parts, "failures": found.failures})
+        parts = [{"model": model, "gpu": gpu, **asdict(part)} for (model, gpu), part in measured.parts.items()]
+        speeds = [asdict(row) for row in measured.rows]
+        print_json({"note": measured.note, "speeds": speeds, "parts": parts, "failures": measured.failures})
     else:
-        print(found.note)
+        print(measured.note)
         rows = [
             [row.gpu, str(row.gpus), str(row.nodes), format_number(row.steps_per_s, 4), row.source]
-            for row in found.rows
+            for row in measured.rows
         ]
-        rows += [[type_, str(spec.gpus), "-", "-", why] for type_, why in found.failures.items()]
+        rows += [[type_, str(spec.gpus), "-", "-", reason] for type_, reason in measured.failures.items()]
         print_table(f"{spec.model}", ["type", "GPUs", "nodes", "steps/s", "source, or why not"], rows)
-    if not found.rows:
+    if not measured.rows:
         raise FairleadError("nothing could be measured")

@@ -20,13 +20,13 @@ app = typer.Typer(help="Speeds of models on GPU types, with their sources.", no_
 
 @app.command("list")
 def list_models(throughputs: Throughputs = None, output: Output = Format.table) -> None:
-    """Models of a profile, and the GPU types they have speeds for."""
+    """List the models of a profile and the GPU types for which they have speeds."""
     profile = open_profile(throughputs)
-    found = {model: profile.gpus_of(model) for model in profile.models}
+    types = {model: profile.gpus_of(model) for model in profile.models}
     if output is Format.json:
-        print_json({"profile": profile.name, "models": found})
+        print_json({"profile": profile.name, "models": types})
     else:
-        print_table(f"profile {profile.name}", ["model", "GPU types"], [[m, ", ".join(g)] for m, g in found.items()], 2)
+        print_table(f"profile {profile.name}", ["model", "GPU types"], [[m, ", ".join(g)] for m, g in types.items()], 2)
 
 
 @app.command()
@@ -38,7 +38,7 @@ def show(
     ] = False,
     output: Output = Format.table,
 ) -> None:
-    """Every speed of one model, with its source; where it has profiled parts, also what the formula makes of them."""
+    """Show every speed of one model with its source, and those that the formula computes from its profiled parts."""
     from fairlead.rates.completion import complete, source_of
 
     profile = _profile_with(model, throughputs)
@@ -59,10 +59,10 @@ def show(
     rows += _by_formula(profile, model)
     if completed:
         known = {(row["gpu"], row["gpus"], row["nodes"]) for row in rows}
-        found = complete(profile)
-        for gpu, gpus, nodes in found.columns if model in found.models else ():
+        completion = complete(profile)
+        for gpu, gpus, nodes in completion.columns if model in completion.models else ():
             if (gpu, gpus, nodes) not in known and (model, gpu) not in profile.parts:
-                guess = found.estimate(model, gpu, gpus, nodes)
+                guess = completion.estimate(model, gpu, gpus, nodes)
                 rows.append(
                     {
                         "gpu": gpu,
@@ -93,18 +93,18 @@ def show(
 def at(
     model: Annotated[str, typer.Argument(help="A model of the profile.", metavar="MODEL")],
     gpus: Annotated[int, typer.Argument(min=1, max=100_000, help="GPUs of the job.", metavar="GPUS")],
-    nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Over so many nodes.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes over which they are spread.")] = 1,
     throughputs: Throughputs = None,
     output: Output = Format.table,
 ) -> None:
-    """How fast a job is taken to be on each GPU type, and by which rule: a row, the formula, or from other rows."""
+    """Show the assumed speed of a job on each GPU type, and its origin: a row, the formula, or other rows."""
     profile = _profile_with(model, throughputs)
     if nodes > gpus:
-        raise InputError(f"{gpus} GPUs over {nodes} nodes; wanted at least one GPU on each node")
+        raise InputError(f"{gpus} GPUs over {nodes} nodes; each node needs at least one GPU")
     rows = [{"gpu": gpu, **asdict(profile.known(model, gpu, gpus, nodes))} for gpu in profile.gpus_of(model)]
     if output is Format.json:
-        found = {"model": model, "profile": profile.name, "gpus": gpus, "nodes": nodes, "rates": rows}
-        print_json({**found, "doubts": profile.doubts(model)})
+        answer = {"model": model, "profile": profile.name, "gpus": gpus, "nodes": nodes, "rates": rows}
+        print_json({**answer, "doubts": profile.doubts(model)})
         return
     table = [[r["gpu"], format_number(r["samples_per_s"], 4), r["layer"], r["source"]] for r in rows]
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
@@ -115,11 +115,11 @@ def at(
 
 @app.command()
 def learnt(
-    journal: Annotated[str, typer.Argument(help="A journal of a run with --sensing.", metavar="FILE")],
-    job: Annotated[str | None, typer.Option(help="Rates that are expected of this job, node by node.")] = None,
+    journal: Annotated[str, typer.Argument(help="Journal of a run with --sensing.", metavar="FILE")],
+    job: Annotated[str | None, typer.Option(help="Show the expected rates of this job, node by node.")] = None,
     output: Output = Format.table,
 ) -> None:
-    """What a run has learnt of the speed of nodes, or of one job, and by which layer a rate is known."""
+    """Show the speeds of nodes, or of one job, that a run has learnt, and the layer that supplied each."""
     from dataclasses import asdict
 
     from fairlead.studies.speeds.learnt import learnt_of_job, learnt_of_nodes
@@ -132,7 +132,7 @@ def learnt(
             print_json({"journal": journal, "nodes": [asdict(node) for node in nodes]})
             return
         rows = [[node.node, node.type, format_number(node.relative, 3), str(node.jobs)] for node in nodes]
-        print_table("speed of nodes over the profile's", ["node", "type", "relative", "jobs seen"], rows, 2)
+        print_table("speed of nodes over the profile's", ["node", "type", "relative", "jobs observed"], rows, 2)
         return
     known = learnt_of_job(Path(journal), job)
     if output is Format.json:
@@ -193,7 +193,7 @@ def _profile_with(model: str, throughputs: str | None) -> Profile:
 
 
 def _by_formula(profile: Profile, model: str) -> list[dict[str, Any]]:
-    """Usual widths that have no row, where the model has parts."""
+    """Rows for the usual widths that the profile lacks, where the model has parts."""
     rows: list[dict[str, Any]] = []
     for (name, gpu), parts in profile.parts.items():
         for gpus, nodes in FORMULA_SHOWN if name == model else ():

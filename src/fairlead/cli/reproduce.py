@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairlead.cli.options import Throughputs
-from fairlead.cli.output import Format, Output, print_json, print_words
+from fairlead.cli.output import Format, Output, print_json, print_wrapped_table
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.words import choose, counted
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from fairlead.studies.papers.results import StudyResults
     from fairlead.studies.papers.run_all import StudyProgress
 
-app = typer.Typer(help="Run a paper's experiments again and print its numbers beside ours.", no_args_is_help=True)
+app = typer.Typer(help="Run a paper's experiments again and print its numbers next to ours.", no_args_is_help=True)
 
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer jobs and seeds, no sweeps; about a minute.")]
 
 
 @app.callback()
 def reproduce() -> None:
-    """One command per paper, and `all` for the page of the four."""
+    """Reproduce one paper, or all four on one page."""
 
 
 @app.command("all")
 def all_papers(
     quick: Quick = False,
     only: Annotated[
-        str | None, typer.Option("--only", help="Some of oef, hare, fft and hops.", metavar="STUDY,...")
+        str | None, typer.Option("--only", help="Only these papers of oef, hare, fft and hops.", metavar="STUDY,...")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the page here instead of printing it.", metavar="FILE")
@@ -41,13 +41,15 @@ def all_papers(
         Path | None,
         typer.Option(
             "--results",
-            help="Where results are kept, part by part, and found again (default: your cache).",
+            help="Keep results here, part by part, and reuse them (default: your cache).",
             metavar="DIR",
         ),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all again, whatever was kept.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Measure everything again; ignore results that were kept.")
+    ] = False,
     accept_older: Annotated[
-        bool, typer.Option("--accept-older", help="Take kept results although the code has changed since.")
+        bool, typer.Option("--accept-older", help="Reuse kept results even if the code has changed since.")
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", help="Parallel processes (0: one per core).", min=0)] = 0,
     output: Output = Format.table,
@@ -58,15 +60,19 @@ def all_papers(
     from fairlead.studies.runs.store import Store, default_folder
 
     if fresh and accept_older:
-        raise InputError("--fresh takes no kept results and --accept-older takes more of them; give one of the two")
+        raise InputError(
+            "--fresh ignores kept results and --accept-older reuses more of them; give only one of the two"
+        )
     names = _some_of(only, list(STUDIES))
     store = Store(results or default_folder("reproduce"), "--results", fresh)
     scales = {name: scale_of(name, quick) for name in names}
     try:
-        measured = run_studies(scales, jobs or os.cpu_count() or 1, _tell, store, _say, older=accept_older)
+        measured = run_studies(
+            scales, jobs or os.cpu_count() or 1, _print_progress, store, _print_remark, older=accept_older
+        )
     except KeyboardInterrupt:
         raise FairleadError(
-            f"interrupted; what is finished is kept in {store.folder}, and the same command goes on from there"
+            f"interrupted; finished parts are kept in {store.folder}, and the same command continues from there"
         ) from None
     studies = [study_of(one) for one in measured]
     options = [*(["--quick"] if quick else []), *([f"--only {','.join(names)}"] if len(names) < len(STUDIES) else [])]
@@ -103,14 +109,14 @@ def fft(quick: Quick = False, output: Output = Format.table) -> None:
 
 @app.command()
 def hops(quick: Quick = False, output: Output = Format.table) -> None:
-    """Hops: 64 and 512 GPUs against Sia and Gavel; priorities; arrival rates; what sensing servers is worth."""
+    """Hops: 64 and 512 GPUs against Sia and Gavel; priorities; arrival rates; the benefit of sensing servers."""
     _one("hops", quick, output)
 
 
 def _one(name: str, quick: bool, output: Format, table: Any = None) -> None:
     from fairlead.studies.papers.run_all import run_study, scale_of, study_of
 
-    results = run_study(name, scale_of(name, quick), _tell, table)
+    results = run_study(name, scale_of(name, quick), _print_progress, table)
     study = study_of(results)
     if output is Format.json:
         print_json(_as_json(results, study))
@@ -127,11 +133,11 @@ def _as_json(results: StudyResults, study: Study) -> dict[str, Any]:
 def print_study(study: Study) -> None:
     room = get_terminal_size().columns
     for table in study.tables:
-        print_words(f"{table.title}; {table.seeds}", table.head, table.rows, 2 if table.has_paper else 1, room)
-        for why, claims in table.sentences.items():
-            _print_paragraph(f"{'; '.join(claims)}: {why}", room)
+        print_wrapped_table(f"{table.title}; {table.seeds}", table.head, table.rows, 2 if table.has_paper else 1, room)
+        for reason, claims in table.sentences.items():
+            _print_paragraph(f"{'; '.join(claims)}: {reason}", room)
         print()
-    world = study.world.replace("\n- ", "\n\n- ").split("\n\n")  # a point of a list is a paragraph
+    world = study.world.replace("\n- ", "\n\n- ").split("\n\n")  # each item of a list is a paragraph
     for paragraph in (*world, study.reading, *study.findings, study.verdict):
         _print_paragraph(paragraph, room)
     _print_paragraph("docs/reproduction.md discusses each line.", room)
@@ -145,18 +151,18 @@ def _print_paragraph(text: str, room: int) -> None:
 
 
 def _some_of(only: str | None, names: list[str]) -> list[str]:
-    asked = names if only is None else [name.strip() for name in only.split(",")]
-    chosen = {choose("--only", name, names) for name in asked}
+    requested = names if only is None else [name.strip() for name in only.split(",")]
+    chosen = {choose("--only", name, names) for name in requested}
     return [name for name in names if name in chosen]
 
 
-def _tell(now: StudyProgress) -> None:
+def _print_progress(now: StudyProgress) -> None:
     from fairlead.model.units import format_duration
 
     left = f", about {format_duration(max(1.0, round(now.left_s)))} left" if now.left_s else ""
-    said = f"reproduce {now.study}: {now.done} of {now.of} parts done ({now.part}){left}"
-    print(said, file=sys.stderr, flush=True)
+    text = f"reproduce {now.study}: {now.done} of {now.of} parts done ({now.part}){left}"
+    print(text, file=sys.stderr, flush=True)
 
 
-def _say(remark: str) -> None:
+def _print_remark(remark: str) -> None:
     print(f"reproduce {remark}", file=sys.stderr, flush=True)

@@ -12,36 +12,38 @@ from fairlead.model.units import parse_duration
 def serve(
     cluster: Cluster,
     state: Annotated[
-        Path, typer.Option(help="Where everything durable is kept; made at the first start, readable by you alone.")
+        Path, typer.Option(help="Directory of all durable state; created at the first start, readable only by you.")
     ] = Path("fairlead-state"),
     policy: Annotated[
-        str | None, typer.Option(help="A registered policy (default: as before, at first oef-coop).", metavar="NAME")
+        str | None,
+        typer.Option(help="A registered policy (default: the last one, initially oef-coop).", metavar="NAME"),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="local: processes on this machine; pretend: nothing really runs.")
+        str, typer.Option(help="local: processes on this machine; pretend: jobs that only take time.")
     ] = "local",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 7411,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 7411,
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Listen where other machines can reach it; put TLS before it.")
+        bool,
+        typer.Option("--allow-remote", help="Allow an address that other machines can reach; put TLS in front of it."),
     ] = False,
-    round_: Annotated[str, typer.Option("--round", help="Between two looks at who should run.")] = "60s",
-    min_run: Annotated[str, typer.Option(help="A job keeps its GPUs for at least this long.")] = "60s",
+    round_: Annotated[
+        str, typer.Option("--round", help="Time between two scheduling rounds.", metavar="DURATION")
+    ] = "60s",
+    min_run: Annotated[
+        str, typer.Option(help="A job keeps its GPUs for at least this long.", metavar="DURATION")
+    ] = "60s",
     restart_cost: Annotated[
         str | None, typer.Option(help="What a restart costs a job (default: by model).", metavar="DURATION")
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Whom local jobs run as, where the service is root.")] = None,
-    emulate: Annotated[
-        bool, typer.Option("--emulate", help="Slots at an emulated pace although this machine has GPUs.")
-    ] = False,
+    user: Annotated[str | None, typer.Option(help="User that local jobs run as, if the service runs as root.")] = None,
+    emulate: Annotated[bool, typer.Option("--emulate", help="Emulate GPUs even if this machine has some.")] = False,
     throughputs: Throughputs = None,
     alias: Aliases = None,
-    new_token: Annotated[bool, typer.Option("--new-token", help="Make another admin token.")] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Show what the cluster file would change, and start nothing.")
-    ] = False,
+    new_token: Annotated[bool, typer.Option("--new-token", help="Create another admin token.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Print what the cluster file would change, and exit.")] = False,
 ) -> None:
-    """Run the scheduler for real: a durable service with a REST API, until a signal ends it. Jobs go on meanwhile."""
+    """Run the scheduler as a durable service with a REST API until a signal ends it. Jobs keep running after that."""
     from fairlead.service.process.daemon import ServiceOptions, changes_at_start
     from fairlead.service.process.daemon import serve as run
     from fairlead.service.process.scheduler import SchedulerOptions

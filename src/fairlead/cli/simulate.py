@@ -14,7 +14,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, format_number
 from fairlead.model.words import counted
 
-MOST_TENANTS = 20  # shown in a table
+MOST_TENANTS = 20  # in the table
 
 if TYPE_CHECKING:
     from fairlead.studies.runs.simulate import Result
@@ -30,7 +30,8 @@ def simulate(
     ] = None,
     trace: Annotated[str | None, typer.Option("--trace", help="Workload file.", metavar="FILE")] = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", help="See `fairlead policies`, or your own.", metavar="NAME|FILE.py:NAME")
+        str | None,
+        typer.Option("--policy", help="One of `fairlead policies`, or your own.", metavar="NAME|FILE.py:NAME"),
     ] = None,
     param: Annotated[list[str] | None, typer.Option(help="Parameter of the policy.", metavar="NAME=VALUE")] = None,
     importing: Importing,
@@ -54,16 +55,26 @@ def simulate(
     until: Annotated[str | None, typer.Option("--until", help="With --from: end at this time.", metavar="TIME")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Run one policy on a workload and print what came of it.
+    """Simulate one policy on a workload and print a summary.
 
-    With --from the simulation starts from what a journal or a live service shows, with its cluster, settings and, for a
-    journal, its later arrivals; --policy and the options of the world replace what they name.
+    With --from the simulation starts from the state of a journal or of a live service, with its cluster, its settings
+    and, for a journal, its later arrivals; --policy and the options of the world replace the recorded ones.
     """
     if from_ is not None:
-        origin, own, result, notes = simulate_onwards(
-            from_, _written(context), policy, param or [], trace, importing, rules, seed, unknown_lasts, until, journal
+        origin, continued, result, notes = simulate_onwards(
+            from_,
+            _options_set(context),
+            policy,
+            param or [],
+            trace,
+            importing,
+            rules,
+            seed,
+            unknown_lasts,
+            until,
+            journal,
         )
-        _print(own.name, origin.name, result, output, notes)
+        _print(continued.name, origin.name, result, output, notes)
         return
     if unknown_lasts is not None or until is not None:
         raise InputError("--unknown-lasts and --until need --from")
@@ -86,21 +97,21 @@ def simulate(
         importing.aliases(),
     )
     study.check_weights(setup)
-    left, skipped = study.without_impossible(setup, skip=rules.skip_impossible)
-    if not left.jobs:
-        raise InputError(f"{left.name} has no jobs to run; there is nothing to simulate")
-    setup = replace(setup, trace=left)
+    feasible, skipped = study.without_impossible(setup, skip=rules.skip_impossible)
+    if not feasible.jobs:
+        raise InputError(f"{feasible.name} has no jobs to run; there is nothing to simulate")
+    setup = replace(setup, trace=feasible)
     if skipped:
         typer.echo(f"left out {counted(skipped, 'job')} that can never run on this cluster", err=True)
-    with progress(f"simulating {chosen.name}", len(left.jobs)) as tell:
-        result = study.simulate(setup, Path(journal) if journal else None, lambda state: tell(state.ended))
+    with progress(f"simulating {chosen.name}", len(feasible.jobs)) as report:
+        result = study.simulate(setup, Path(journal) if journal else None, lambda state: report(state.ended))
     notes = [*setup.trace.notes, *study.doubts(setup), *result.run.notes]
     profiled = result.profiling_share if setup.world.profiling_s else None
     _print(setup.policy.name, setup.trace.name, result, output, notes, skipped, profiled)
 
 
-def _written(context: typer.Context) -> set[str]:
-    """Options on the command line, by the names of their parameters."""
+def _options_set(context: typer.Context) -> set[str]:
+    """The options that the command line sets, by the names of their parameters."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
@@ -131,11 +142,12 @@ def _print(
         return
     tenants = summary.pop("tenants")
     rows = [[_label(name), text] for name, value in summary.items() for text in [_text(name, value)] if text]
-    left = summary["jobs_total"] - summary["jobs_finished"]
-    if left:
-        said = f"{left:,} of {summary['jobs_total']:,} jobs: what follows is of the {summary['jobs_finished']:,} that finished"
-        rows.insert(list(summary).index("jobs_finished") + 1, ["never finished", said])
-    print_table(f"{policy} on {workload}", ["what", "value"], rows)
+    unfinished = summary["jobs_total"] - summary["jobs_finished"]
+    if unfinished:
+        total, finished = summary["jobs_total"], summary["jobs_finished"]
+        text = f"{unfinished:,} of {total:,} jobs; the rows below cover the {finished:,} that finished"
+        rows.insert(list(summary).index("jobs_finished") + 1, ["never finished", text])
+    print_table(f"{policy} on {workload}", ["metric", "value"], rows)
     if len(tenants) > 1:
         _print_tenants(tenants)
 
@@ -145,14 +157,14 @@ def _print_tenants(tenants: dict[str, Any]) -> None:
     rows = [
         [
             name,
-            f"{found['jobs_finished']:,}",
-            format_duration(found["jct_s"]["mean"]),
-            format_duration(found["wait_s"]["mean"]),
-            format_number(found["ftf"]["mean"]),
-            format_number(found["ftf"]["max"]),
-            format_number(found["gpu_hours"]),
+            f"{outcome['jobs_finished']:,}",
+            format_duration(outcome["jct_s"]["mean"]),
+            format_duration(outcome["wait_s"]["mean"]),
+            format_number(outcome["ftf"]["mean"]),
+            format_number(outcome["ftf"]["max"]),
+            format_number(outcome["gpu_hours"]),
         ]
-        for name, found in sorted(tenants.items(), key=lambda item: -item[1]["gpu_hours"])
+        for name, outcome in sorted(tenants.items(), key=lambda item: -item[1]["gpu_hours"])
     ]
     print_table("Tenants", columns, rows[:MOST_TENANTS])
     if len(rows) > MOST_TENANTS:
@@ -160,7 +172,7 @@ def _print_tenants(tenants: dict[str, Any]) -> None:
 
 
 def _label(name: str) -> str:
-    """Durations are printed with their units, so the name needs none."""
+    """The name of a metric without its unit, because durations are printed with theirs."""
     return name.removesuffix("_s").replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""`fairlead simulate --from`: what is asked of an origin, and which options still count."""
+"""`fairlead simulate --from`: opens the origin, and applies the options that may still change it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairlead.studies.runs.origin import Origin
     from fairlead.studies.runs.simulate import Result
 
-# Options that change the origin's settings and world; all others of this kind belong to the run that led there.
+# Options that replace the origin's settings and world; the others are fixed by the run that led to the origin.
 _SETTINGS = {"round_": "round_s", "decide": "when", "min_run": "min_run_s"}
 _WORLD = {
     "server_factors": "server_factor",
@@ -41,7 +41,7 @@ _FIXED = {
 
 def simulate_onwards(
     place: str,
-    written: set[str],
+    options_set: set[str],
     policy: str | None,
     param: list[str],
     trace: str | None,
@@ -52,25 +52,30 @@ def simulate_onwards(
     until: str | None,
     journal: str | None,
 ) -> tuple[Origin, Policy, Result, list[str]]:
-    """`written` are the options on the command line; also returns what was assumed."""
+    """The origin, the policy, the result and the assumptions of a continued run.
+
+    `options_set` has the options on the command line.
+    """
     from fairlead.studies.runs.origin import continue_from
 
-    fixed = [option for name, option in _FIXED.items() if name in written]
+    fixed = [option for name, option in _FIXED.items() if name in options_set]
     if fixed:
-        raise InputError(f"{', '.join(fixed)}: this belongs to the run that --from continues; leave it out")
+        raise InputError(f"{', '.join(fixed)}: this is fixed by the run that --from continues; leave it out")
     chosen = _policy(policy, param)
     origin = _open(place, chosen)
     chosen = chosen or origin.policy.with_parameters(parse_parameters(param, origin.policy.parameters))
-    asked, world = rules.settings(), rules.world(seed)
+    new_settings, new_world = rules.settings(), rules.world(seed)
     settings = replace(
-        origin.settings(), **{name: getattr(asked, name) for option, name in _SETTINGS.items() if option in written}
+        origin.settings(),
+        **{name: getattr(new_settings, name) for option, name in _SETTINGS.items() if option in options_set},
     )
     world = replace(
-        origin.world(seed), **{name: getattr(world, name) for option, name in _WORLD.items() if option in written}
+        origin.world(seed),
+        **{name: getattr(new_world, name) for option, name in _WORLD.items() if option in options_set},
     )
     future = origin.future if trace is None else _read(origin, trace, importing, rules, seed)
     jobs = origin.state.jobs + len(future)
-    with progress(f"simulating {chosen.name}", jobs) as tell:
+    with progress(f"simulating {chosen.name}", jobs) as report:
         result = continue_from(
             origin,
             chosen,
@@ -80,7 +85,7 @@ def simulate_onwards(
             unknown_lasts_s=None if unknown_lasts is None else parse_duration(unknown_lasts),
             until_s=None if until is None else parse_duration(until),
             journal=Path(journal) if journal else None,
-            tick=lambda state: tell(state.ended),
+            tick=lambda state: report(state.ended),
         )
     return origin, chosen, result, _assumptions(origin, len(future), unknown_lasts, result)
 
@@ -106,10 +111,10 @@ def _open(place: str, policy: Policy | None) -> Origin:
         return journal_origin(path, time_s, policy)
     if not path.is_dir():
         raise InputError(
-            "there is no such file or directory; wanted FILE.jsonl, FILE.jsonl@TIME or a state directory", path=place
+            "there is no such file or directory; expected FILE.jsonl, FILE.jsonl@TIME or a state directory", path=place
         )
     if time_s is not None:
-        raise InputError("the state of a service is that of its last record; a time needs a journal", path=place)
+        raise InputError("a service can only be continued from its last record; a time needs a journal", path=place)
     from fairlead.service.store.directory import read_directory
 
     return service_origin(path.name, *read_directory(path))

@@ -18,23 +18,25 @@ app = typer.Typer(help="Read, convert and generate workloads.", no_args_is_help=
 def convert(
     *,
     source: Annotated[str, typer.Argument(help="A trace of any known format.", metavar="FILE")],
-    out: Annotated[str, typer.Option("--out", help="Where to write it in our own format.", metavar="FILE")],
+    out: Annotated[str, typer.Option("--out", help="Where to write the Fairlead trace.", metavar="FILE")],
     importing: Importing,
     seed: Seed = 0,
     output: Output = Format.table,
 ) -> None:
-    """Turn anybody's trace into ours, and say what had to be assumed."""
+    """Convert a trace of any known format to Fairlead's, and print the assumptions made."""
     from fairlead.traces.formats import convert_trace
     from fairlead.traces.importers.rows import Options
 
     options = Options(profile=importing.profile(), seed=seed, **importing.choices())
-    done = convert_trace(source, out, importing.trace_format, options)
+    conversion = convert_trace(source, out, importing.trace_format, options)
     if output is Format.json:
-        print_json({"trace": out, "format": done.format, "jobs": done.jobs, "notes": list(done.notes)})
+        print_json(
+            {"trace": out, "format": conversion.format, "jobs": conversion.jobs, "notes": list(conversion.notes)}
+        )
     else:
         print(
-            f"{source} is in the format {done.format}; wrote {counted(done.jobs, 'job')} to {out}",
-            *done.notes,
+            f"{source} is in the format {conversion.format}; wrote {counted(conversion.jobs, 'job')} to {out}",
+            *conversion.notes,
             sep="\n  ",
         )
 
@@ -45,14 +47,14 @@ def stats(
     *,
     source: Annotated[str, typer.Argument(help="A trace of any known format.", metavar="FILE")],
     cluster: Annotated[
-        str | None, typer.Option("--cluster", help="Count the load on this cluster.", metavar="FILE|TYPES")
+        str | None, typer.Option("--cluster", help="Compute the load on this cluster.", metavar="FILE|TYPES")
     ] = None,
     importing: Importing,
-    figure: Annotated[str | None, typer.Option(help="Draw it here (.png, .pdf or .svg).", metavar="FILE")] = None,
+    figure: Annotated[str | None, typer.Option(help="Draw a figure here (.png, .pdf or .svg).", metavar="FILE")] = None,
     seed: Seed = 0,
     output: Output = Format.table,
 ) -> None:
-    """Jobs, span, load, widths, durations, tenants and their GPU-hours."""
+    """Show the jobs, span, load, widths, durations, tenants and GPU-hours of a trace."""
     from dataclasses import asdict
 
     from fairlead.traces.clusters import read_cluster
@@ -60,7 +62,7 @@ def stats(
 
     profile = importing.profile()
     trace = importing.read(source, profile, seed)
-    found = trace_stats(
+    summary = trace_stats(
         trace,
         profile,
         read_cluster(cluster, importing.aliases()) if cluster else None,
@@ -69,18 +71,18 @@ def stats(
     if figure:
         from fairlead.studies.report.trace_figure import draw_trace
 
-        draw_trace(trace, found, figure)
+        draw_trace(trace, summary, figure)
     if output is Format.json:
-        print_json({**asdict(found), "assumptions": list(trace.notes)})
+        print_json({**asdict(summary), "assumptions": list(trace.notes)})
         return
-    _print_stats(asdict(found), list(trace.notes))
+    _print_stats(asdict(summary), list(trace.notes))
 
 
 @app.command()
 def generate(
     cluster: Cluster,
     out: Annotated[str, typer.Option("--out", help="Where to write the trace.", metavar="FILE")],
-    jobs: Annotated[int, typer.Option(help="How many jobs.", min=0)] = 100,
+    jobs: Annotated[int, typer.Option(help="Number of jobs.", min=0)] = 100,
     load: Annotated[float, typer.Option(help="Offered GPU-time / GPU-time of the cluster.")] = 0.8,
     arrivals: Annotated[str, typer.Option(help="poisson or bursty.")] = "poisson",
     durations: Annotated[str, typer.Option(help="philly or gavel.")] = "philly",
@@ -90,13 +92,13 @@ def generate(
     model: Annotated[
         list[str] | None, typer.Option(help="Weight of a model (default: all evenly).", metavar="MODEL=WEIGHT")
     ] = None,
-    tenants: Annotated[int, typer.Option(help="How many tenants.", min=1)] = 1,
+    tenants: Annotated[int, typer.Option(help="Number of tenants.", min=1)] = 1,
     tenant_skew: Annotated[float, typer.Option(help="Tenant k submits in proportion to 1 / k^skew.")] = 1.0,
     throughputs: Throughputs = None,
     seed: Seed = 0,
     output: Output = Format.table,
 ) -> None:
-    """Make a workload that offers a stated load to a cluster."""
+    """Generate a workload that offers a stated load to a cluster."""
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.formats import write_trace
     from fairlead.traces.generate import generate as make
@@ -123,24 +125,27 @@ def generate(
         print(f"wrote {counted(len(trace.jobs), 'job')} to {out}", *trace.notes, sep="\n  ")
 
 
-def _print_stats(found: dict[str, Any], notes: list[str]) -> None:
-    shares = found["gpu_hours_by_tenant"]
-    duration = found["duration_s"]
+def _print_stats(summary: dict[str, Any], notes: list[str]) -> None:
+    shares = summary["gpu_hours_by_tenant"]
+    duration = summary["duration_s"]
     rows = [
-        ["format", found["format"]],
-        ["jobs", f"{found['jobs']:,}" + (f" ({found['unknown']:,} without a length)" if found["unknown"] else "")],
-        ["span", format_duration(found["span_s"])],
-        ["arrivals per hour", format_number(found["arrivals_per_h"])],
-        [f"durations on {found['reference']}", "  ".join(f"{k} {format_duration(v)}" for k, v in duration.items())],
-        ["GPU-hours", format_number(found["gpu_hours"])],
-        ["load", format_number(found["load"])],
-        ["widths", _counts(found["widths"])],
-        ["models", _counts(found["models"])],
-        ["tenants", _counts(found["tenants"])],
+        ["format", summary["format"]],
+        [
+            "jobs",
+            f"{summary['jobs']:,}" + (f" ({summary['unknown']:,} without a length)" if summary["unknown"] else ""),
+        ],
+        ["span", format_duration(summary["span_s"])],
+        ["arrivals per hour", format_number(summary["arrivals_per_h"])],
+        [f"durations on {summary['reference']}", "  ".join(f"{k} {format_duration(v)}" for k, v in duration.items())],
+        ["GPU-hours", format_number(summary["gpu_hours"])],
+        ["load", format_number(summary["load"])],
+        ["widths", _counts(summary["widths"])],
+        ["models", _counts(summary["models"])],
+        ["tenants", _counts(summary["tenants"])],
         ["GPU-hours by tenant", _counts({name: round(hours) for name, hours in shares.items()})],
-        ["assumed", "\n".join(notes) or "-"],
+        ["assumptions", "\n".join(notes) or "-"],
     ]
-    print_table(found["name"], ["what", "value"], rows, left=2)
+    print_table(summary["name"], ["property", "value"], rows, left=2)
 
 
 def _counts(counts: dict[Any, float], most: int = 12) -> str:

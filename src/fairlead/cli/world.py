@@ -1,4 +1,4 @@
-"""Options of the simulated world and of its rounds, the same for every verb that simulates."""
+"""Options of the simulated world and of its rounds, shared by all commands that simulate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rules:
-    """Of rounds and of the world: the same for every verb that simulates."""
+    """Options of rounds and of the simulated world, shared by all commands that simulate."""
 
     round_: Annotated[str, typer.Option("--round", help="Length of a round.", metavar="DURATION")] = "360"
     decide: Annotated[
@@ -58,16 +58,18 @@ class Rules:
     repair: Annotated[str, typer.Option("--repair", help="Mean time to repair a node.", metavar="DURATION")] = "1h"
     checkpoint_every: Annotated[
         str,
-        typer.Option("--checkpoint-every", help="A failure takes a job back to its last save.", metavar="DURATION"),
+        typer.Option(
+            "--checkpoint-every", help="Time between checkpoints, to which a failure resets a job.", metavar="DURATION"
+        ),
     ] = "30m"
     length_error: Annotated[
-        float, typer.Option("--length-error", help="Declared lengths are off by up to this part (0.3 = 30 %).")
+        float, typer.Option("--length-error", help="Largest relative error of declared lengths (0.3 = 30 %).")
     ] = 0.0
     profiling_cost: Annotated[
         str,
         typer.Option(
             "--profiling-cost",
-            help="To measure a new model on one GPU type before it may run; 0 = known.",
+            help="Time to measure a new model on one GPU type before it may run; 0 = known.",
             metavar="DURATION",
         ),
     ] = "0"
@@ -83,7 +85,7 @@ class Rules:
         str,
         typer.Option(
             "--placer",
-            help="How grants become nodes: packed, packed without gathering spread jobs later, or scattered.",
+            help="How GPUs are placed on nodes: packed, packed but never moved together later, or scattered.",
             metavar="pack|keep|scatter",
         ),
     ] = "pack"
@@ -91,7 +93,7 @@ class Rules:
         str,
         typer.Option(
             "--sensing",
-            help="What is learnt of speeds while jobs run: nothing, by type, by server, or servers for all jobs.",
+            help="What is learnt about speeds from running jobs: nothing, by type, by server, or servers for all jobs.",
             metavar="table|types|servers|three-layer",
         ),
     ] = "table"
