@@ -1,4 +1,4 @@
-"""Shared data lies beside the checkout; tests that need it say so in one line where it is missing."""
+"""Fixtures for shared data, which is stored next to the checkout; tests that need it are skipped if it is missing."""
 
 from __future__ import annotations
 

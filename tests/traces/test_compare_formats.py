@@ -30,10 +30,10 @@ FILES = {
 }
 
 
-def compare(path: Path, state: Path, *more: str) -> None:
+def compare(path: Path, state: Path, *options: str) -> None:
     cluster = "v100:16,p100:16,t4:16,a100:16x8"
     sys.argv = ["fairlead", "compare", "--cluster", cluster, "--trace", str(path), "--policies", "fifo,las"]
-    sys.argv += ["--skip-impossible", "--workers", "1", "--state", str(state), *more]
+    sys.argv += ["--skip-impossible", "--workers", "1", "--state", str(state), *options]
     with pytest.raises(SystemExit) as stopped:
         main()
     assert not stopped.value.code
@@ -45,21 +45,21 @@ def test_a_trace_of_every_format_is_compared(name: str, tmp_path: Path, capsys: 
     (tmp_path / file).write_text(text, encoding="utf-8")
     (tmp_path / "pai_job_table.csv").write_text(PAI_JOBS, encoding="utf-8")
     (tmp_path / "speeds.json").write_text(json.dumps(GAVELS_SPEEDS), encoding="utf-8")
-    more = ["--throughputs", str(tmp_path / "speeds.json")] if name == "gavel" else []
+    options = ["--throughputs", str(tmp_path / "speeds.json")] if name == "gavel" else []
 
-    compare(tmp_path / file, tmp_path / "state", *more, "-o", "json", "--report", str(tmp_path / "page.html"))
-    found = json.loads(capsys.readouterr().out)
-    compare(tmp_path / file, tmp_path / "state", *more)
+    compare(tmp_path / file, tmp_path / "state", *options, "-o", "json", "--report", str(tmp_path / "page.html"))
+    answer = json.loads(capsys.readouterr().out)
+    compare(tmp_path / file, tmp_path / "state", *options)
     table = capsys.readouterr().out
 
-    assert found["workload"]["format"] == name
-    assert found["failures"] == []
-    assert {row["tenant"] for row in found["tenants"]}
-    assert len(found["tenants"]) == 2 * found["workload"]["tenants"]
-    assert all(row["jct_mean_s"] is not None for row in found["tenants"])
-    assert found["assumptions"]
-    assert all(f"assumed: {note}" in table for note in found["assumptions"])
-    assert ("By tenant" in table) == (found["workload"]["tenants"] > 1)
+    assert answer["workload"]["format"] == name
+    assert answer["failures"] == []
+    assert {row["tenant"] for row in answer["tenants"]}
+    assert len(answer["tenants"]) == 2 * answer["workload"]["tenants"]
+    assert all(row["jct_mean_s"] is not None for row in answer["tenants"])
+    assert answer["assumptions"]
+    assert all(f"assumed: {note}" in table for note in answer["assumptions"])
+    assert ("By tenant" in table) == (answer["workload"]["tenants"] > 1)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert 'id="assumptions"' in page
 
@@ -77,7 +77,7 @@ def test_no_format_is_forgotten() -> None:
     assert {known.name for known in FORMATS} == {*FILES, "philly-csv"}
 
 
-def test_a_trace_of_gavel_without_its_speeds_is_told_which_table_it_needs(
+def test_a_trace_of_gavel_without_its_speeds_gets_the_name_of_its_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "small.trace").write_text(GAVEL, encoding="utf-8")
@@ -86,7 +86,7 @@ def test_a_trace_of_gavel_without_its_speeds_is_told_which_table_it_needs(
     with pytest.raises(SystemExit):
         main()
 
-    assert "simulation_throughputs.json, goes in with --throughputs" in capsys.readouterr().err
+    assert "simulation_throughputs.json, with --throughputs" in capsys.readouterr().err
 
 
 def test_who_the_jobs_of_a_trace_without_tenants_belong_to_is_said(

@@ -28,7 +28,7 @@ def test_a_table_of_equal_ratios_is_completed_nearly_exactly() -> None:
         assert completion.estimate(model, gpu).samples_per_s == pytest.approx(MODELS[model] * TYPES[gpu], rel=0.05)
 
 
-def test_what_is_known_stays_as_it_is_and_says_so() -> None:
+def test_a_known_rate_stays_and_is_marked_as_measured() -> None:
     estimate = complete(small(("a", "a100"))).estimate("b", "v100")
     assert estimate.samples_per_s == pytest.approx(24.0)
     assert estimate.source is Source.MEASURED

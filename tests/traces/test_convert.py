@@ -67,7 +67,7 @@ def test_a_long_file_converts_in_300_mb(tmp_path: Path) -> None:
 
 
 def peak_mb_of_converting(source: Path, target: Path) -> float:
-    """In a process of its own. VmHWM begins anew with it; ru_maxrss would remember the process that started it."""
+    """The peak memory in MB of a conversion in a separate process. VmHWM starts at zero; ru_maxrss is inherited."""
     code = (
         "import re, sys\n"
         "from fairlead.traces.formats import Options, convert_trace\n"

@@ -1,4 +1,4 @@
-"""Every row of the profile that ships with Fairlead is cited, or its rule can be followed with a pencil."""
+"""Every row of the profile that ships with Fairlead is cited, or its rule can be checked by hand."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def gavel(shared: Shared) -> Profile:
     return read_profile(shared("gavel/simulation_throughputs.json"))
 
 
-def test_our_own_csv_says_everything_about_a_job(write: Write) -> None:
+def test_our_own_csv_describes_a_job_completely(write: Write) -> None:
     text = OWN + "b,vision,resnet50,360.5,4,12000,2|4|8,v100|a100,2.0,true\na,text,bert-large,0,1,,,,,\n"
     trace = read_trace(write(text))
     assert trace.jobs == (
@@ -90,7 +90,7 @@ def test_a_written_trace_reads_back_exactly(tmp_path_factory: pytest.TempPathFac
         ("a,t,,0,1,5,,,1,", "model is empty"),
         (",t,m,0,1,5,,,1,", "id is empty"),
         ("a,t,m,0", "has 4 fields; wanted 10"),
-        ("ok,t,m,0,1,5,,,1,", 'job id "ok" stands twice'),
+        ("ok,t,m,0,1,5,,,1,", 'job id "ok" appears twice'),
     ],
 )
 def test_a_bad_line_is_refused_with_file_and_line(write: Write, row: str, says: str) -> None:
@@ -115,13 +115,15 @@ def test_bad_lines_may_be_skipped_and_are_counted(write: Write) -> None:
     [
         ("id,model,arrival_s,gpsu\n", 'line 1: unknown column "gpsu"; did you mean "gpus"'),
         ("id,model,arrival_s\n", 'line 1: has no column "gpus"'),
-        ("id,id,model,arrival_s,gpus\n", 'line 1: column "id" stands twice'),
+        ("id,id,model,arrival_s,gpus\n", 'line 1: column "id" appears twice'),
         ("# fairlead: trace/9\nid,model,arrival_s,gpus\n", 'line 1: this is a "trace/9" file'),
-        ("hello\n", "is in no format that we know"),
+        ("hello\n", "is in no known format"),
         ("", "is empty; wanted a trace"),
     ],
 )
-def test_a_file_that_is_no_trace_is_refused_even_when_bad_lines_are_skipped(write: Write, text: str, says: str) -> None:
+def test_a_file_that_is_not_a_trace_is_refused_even_when_bad_lines_are_skipped(
+    write: Write, text: str, says: str
+) -> None:
     with pytest.raises(InputError, match=says):
         read_trace(write(text), skip_bad_lines=True)
 
@@ -263,12 +265,12 @@ def test_a_missing_trace_is_an_input_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("100|ann|COMPLETED|2024-01-02T03:04:05|gres/gpu=1\n", "without its line of column names"),
         ("JobID,State,Submit,AllocTRES\n100,COMPLETED,2024-01-02T03:04:05,gres/gpu=1\n", "sacct with commas"),
     ],
 )
-def test_what_is_nearly_a_trace_is_told_apart(write: Write, text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_a_file_that_is_nearly_a_trace_gets_its_own_message(write: Write, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         read_trace(write(text))

@@ -18,7 +18,7 @@ MIXED = parse_short_form("v100:16,p100:16,k80:16")
 
 
 def offered_load(trace: Trace, cluster: Cluster, profile: Profile) -> float:
-    """The definition in `traces.load`, word for word."""
+    """The definition in `traces.load`, written out."""
     rates = TableEstimator(profile, cluster)
     work = 0.0
     for job in trace.jobs:
@@ -109,6 +109,6 @@ def test_no_jobs_is_an_empty_trace(default_profile: Profile) -> None:
         ({"arrivals": "possion"}, 'did you mean "poisson"'),
     ],
 )
-def test_what_makes_no_sense_is_refused(default_profile: Profile, wrong: dict[str, Any], says: str) -> None:
+def test_senseless_arguments_are_refused(default_profile: Profile, wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         generate(MIXED, default_profile, **{"jobs": 10, **wrong})

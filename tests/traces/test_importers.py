@@ -182,7 +182,7 @@ def test_acme_times_carry_their_zone(write: Write, default_profile: Profile) -> 
     assert [(job.id, job.arrival_s) for job in trace.jobs] == [("a", 0.0), ("c", 1800.0)]
 
 
-def test_pai_users_and_submissions_come_from_the_job_table_beside_it(tmp_path: Path, default_profile: Profile) -> None:
+def test_pai_users_and_submissions_come_from_the_job_table_next_to_it(tmp_path: Path, default_profile: Profile) -> None:
     (tmp_path / "pai_task_table.csv").write_text(PAI)
     (tmp_path / "pai_job_table.csv").write_text(PAI_JOBS)
     trace = read_trace(tmp_path / "pai_task_table.csv", profile=default_profile)
@@ -193,7 +193,7 @@ def test_pai_users_and_submissions_come_from_the_job_table_beside_it(tmp_path: P
     ]
 
 
-def test_a_broken_job_table_is_named_in_the_complaint(tmp_path: Path, default_profile: Profile) -> None:
+def test_a_broken_job_table_is_named_in_the_error(tmp_path: Path, default_profile: Profile) -> None:
     (tmp_path / "pai_task_table.csv").write_text(PAI)
     (tmp_path / "pai_job_table.csv").write_text("j1,i1,alice\n")
     with pytest.raises(InputError, match=r"pai_job_table\.csv line 1"):
@@ -245,7 +245,7 @@ GOOD = "1,u,v,1,1,1,COMPLETED,2020-06-09 18:41:01,,,60,0\n"
 @pytest.mark.parametrize(
     ("name", "text", "line", "says"),
     [
-        ("helios", HEAD + GOOD + GOOD, 3, 'job id "1" stands twice'),
+        ("helios", HEAD + GOOD + GOOD, 3, 'job id "1" appears twice'),
         ("helios", HEAD + GOOD.replace(",60,", ",nan,"), 2, 'duration is "nan"'),
         ("helios", HEAD + GOOD.replace(",60,", ",-60,"), 2, "duration is -60 s"),
         ("helios", HEAD + GOOD.replace("v,1,", "v,-1,"), 2, "runs on -1 x v100"),
@@ -264,7 +264,7 @@ GOOD = "1,u,v,1,1,1,COMPLETED,2020-06-09 18:41:01,,,60,0\n"
         ("sacct", SACCT + "105|a|b|COMPLETED|2024-01-02T03:04:05|||soon||gres/gpu=1|\n", 8, "neither ElapsedRaw nor"),
         ("philly-json", '[\n{"jobid": "a", "attempts": []}\n]', 2, "submitted_time is None"),
         ("philly-json", '[{"jobid": 1},\n 5]', 1, "submitted_time is None"),
-        ("sacct-json", '{"jobs": [\n {"job_id": 5}]}', 2, "is no job as sacct --json writes it"),
+        ("sacct-json", '{"jobs": [\n {"job_id": 5}]}', 2, "is not a job of sacct --json"),
     ],
 )
 def test_a_bad_record_is_refused_with_file_and_line_or_skipped_and_counted(
@@ -303,15 +303,15 @@ def test_a_slurm_job_over_two_nodes_takes_as_long_again_over_two_nodes(write: Wr
     assert samples / default_profile.samples_per_s(job.model, "v100", 8, 2) == pytest.approx(7200.0)
 
 
-def test_a_gpu_type_that_nobody_knows_is_noted_with_its_jobs(tmp_path: Path) -> None:
+def test_an_unknown_gpu_type_is_noted_with_its_jobs(tmp_path: Path) -> None:
     path = tmp_path / "sacct.txt"
     path.write_text(SACCT.replace("gpu:a100=", "gpu:rtx9000=").replace("gpu:h100=", "gpu:rtx9000="), encoding="utf-8")
 
     notes = read_trace(path, profile=load_default_profile()).notes
     named = read_trace(path, profile=load_default_profile(), aliases={"rtx9000": "a100"}).notes
 
-    (said,) = [note for note in notes if "rtx9000" in note]
-    assert said.startswith("2 jobs ran on rtx9000, whose speeds nobody knows: durations taken as on v100")
+    (warning,) = [note for note in notes if "rtx9000" in note]
+    assert warning.startswith("2 jobs ran on rtx9000, whose speeds are not known; durations count as measured on v100")
     assert not [note for note in named if "rtx9000" in note]
 
 
@@ -319,6 +319,6 @@ def test_jobs_that_did_not_complete_are_counted_by_how_they_ended(tmp_path: Path
     path = tmp_path / "sacct.txt"
     path.write_text(SACCT, encoding="utf-8")
 
-    (said,) = [note for note in read_trace(path, profile=load_default_profile()).notes if "did not complete" in note]
+    (ended,) = [note for note in read_trace(path, profile=load_default_profile()).notes if "did not complete" in note]
 
-    assert "1 cancelled, 1 timeout" in said
+    assert "1 cancelled, 1 timeout" in ended

@@ -72,7 +72,7 @@ def test_slurm_node_lists_are_spelt_out() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (SINFO + "x1 short gpu:4 idle\n", r'line 7: GRES "gpu:4" names no type; say which with --alias gpu='),
+        (SINFO + "x1 short gpu:4 idle\n", r'line 7: GRES "gpu:4" names no type; give it one with --alias gpu='),
         (SINFO + "x1 short gpu:a100:many idle\n", "line 7: GRES .* is not understood"),
         (SINFO + "x1 short\n", "line 7: has 2 columns; wanted 4"),
         (SINFO + "x[a-b] short gpu:a100:4 idle\n", "line 7: node list"),
@@ -82,11 +82,11 @@ def test_slurm_node_lists_are_spelt_out() -> None:
             'line 7: no memory is known for GPU type "quantum".*--alias quantum=',
         ),
         ("NODELIST GRES\nc1 (null)\n", "lists no node with GPUs"),
-        ('{"sinfo": [{"gres": 5}]}', "is no JSON of sinfo"),
+        ('{"sinfo": [{"gres": 5}]}', "is not JSON of sinfo"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn1,1,1,-2,T4\n", "line 2: gpu is -2"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn1,1,1,x,T4\n", 'line 2: gpu is "x"'),
         ("sn,cpu_milli,memory_mib,gpu,model\nn1,1\n", "line 2: has 2 fields"),
-        ("a1,T4,96,512,2\na2,T4,96\n", "line 2: is no machine of PAI"),
+        ("a1,T4,96,512,2\na2,T4,96\n", "line 2: is not a machine of PAI"),
     ],
 )
 def test_a_bad_machine_list_is_refused_with_file_and_line(text: str, says: str) -> None:
@@ -104,7 +104,7 @@ def test_gpus_may_be_spelt_as_drivers_do() -> None:
     assert parse_cluster("nodes: [{gpu: Tesla V100-SXM2-32GB, gpus: 4}]", "c").memory_gib.tolist() == [32.0]
 
 
-def test_a_conversion_says_what_was_left_out_and_assumed(write: Write) -> None:
+def test_a_conversion_notes_what_was_left_out_and_assumed(write: Write) -> None:
     path = write("NODELIST|GRES\ngpu1|gpu:v100:4\nlogin1|(null)\n")
 
     notes = conversion_notes(str(path), read_cluster(path))

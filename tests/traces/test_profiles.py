@@ -16,14 +16,14 @@ COLUMNS = "model,gpu,gpus,nodes,batch,rate,unit,source\n"
 GOOD = HEAD + COLUMNS + "m,v100,1,1,32,10,steps/s,ours\n"
 
 
-def test_rates_stand_in_the_unit_in_which_they_were_published() -> None:
+def test_rates_have_the_unit_in_which_they_were_published() -> None:
     rows = "m,v100,2,1,32,10,steps/s,a\nm,p100,2,1,32,640,samples/s,b\nm,k80,2,1,32,320,samples/s/gpu,c\n"
     profile = parse_profile(HEAD + COLUMNS + rows, "p")
     assert [row.steps_per_s for row in profile.speeds] == [10.0, 10.0, 10.0]
     assert [row.source for row in profile.speeds] == ["a", "b", "c"]
 
 
-def test_facts_of_a_model_stand_in_the_head() -> None:
+def test_facts_of_a_model_are_in_the_head() -> None:
     facts = parse_profile(GOOD, "p").facts_of("m")
     assert (facts.memory_gib, facts.restart_s, facts.spread) == (7.5, 20.0, 0.5)
 
@@ -56,8 +56,8 @@ def test_a_bad_row_is_refused_with_file_and_line(row: str, says: str) -> None:
     assert says in str(caught.value)
 
 
-def test_a_row_that_stands_twice_is_refused_with_both_lines() -> None:
-    with pytest.raises(InputError, match=r"p\.txt line 8: .* stands already in line 7"):
+def test_a_repeated_row_is_refused_with_both_lines() -> None:
+    with pytest.raises(InputError, match=r"p\.txt line 8: .* is already in line 7"):
         parse_profile(GOOD + "m,v100,1,1,64,11,steps/s,other\n", "p.txt")
 
 
@@ -69,12 +69,12 @@ def test_a_row_that_stands_twice_is_refused_with_both_lines() -> None:
         (GOOD.replace("spread", "sprad"), 'line 4: .*unknown key "sprad"; did you mean "spread"'),
         (GOOD.replace("  m:", "  n:"), 'line 4: model "n" has facts but neither rows nor parts'),
         (GOOD.replace("profile/1", "profile/2"), 'line 1: this is a "profile/2" file'),
-        (GOOD.replace("fairlead: profile/1\n", ""), "does not open with fairlead: profile/1"),
+        (GOOD.replace("fairlead: profile/1\n", ""), "does not begin with fairlead: profile/1"),
         (GOOD.replace("unit", "units"), 'line 6: unknown column "units"; did you mean "unit"'),
-        (GOOD.replace(",unit,", ",rate,"), "line 6: column .* must stand once"),
-        (HEAD + COLUMNS, "holds no rows"),
-        ("hello\n", "is no profile"),
-        ("", "is no profile"),
+        (GOOD.replace(",unit,", ",rate,"), "line 6: column .* must appear once"),
+        (HEAD + COLUMNS, "has no rows"),
+        ("hello\n", "is not a profile"),
+        ("", "is not a profile"),
     ],
 )
 def test_a_bad_head_is_refused(text: str, says: str) -> None:
@@ -101,7 +101,7 @@ links:
 """
 
 
-def test_parts_and_links_stand_in_the_head_and_need_no_rows() -> None:
+def test_parts_and_links_are_in_the_head_and_need_no_rows() -> None:
     profile = parse_profile(PARTS, "p")
 
     parts = profile.parts["m", "k80"]
@@ -168,7 +168,7 @@ def test_gavels_table_gives_whole_job_steps_and_two_nodes_for_unconsolidated(sha
         ('{"v100": {"m": {"null": 1}}}', 'key "m" of v100 is not understood'),
         ('{"v100": 3}', "v100 is 3; wanted an object"),
         ('{"V 100": {}}', 'GPU type "V 100"'),
-        ("{}", "holds no speeds"),
+        ("{}", "has no speeds"),
         ('{"v100":\n oops}', "line 2: is not JSON"),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_job_that_names_its_types_counts_on_those_only() -> None:
     assert trace_stats(trace, PROFILE, parse_short_form("v100:6,k80:2")).gpu_hours == pytest.approx(3.0)
 
 
-def test_an_empty_trace_has_no_numbers_to_speak_of() -> None:
+def test_an_empty_trace_has_no_statistics() -> None:
     stats = trace_stats(Trace((), "none", "fairlead"), PROFILE, parse_short_form("v100:4"))
     assert (stats.jobs, stats.load, stats.duration_s.mean, stats.gpu_hours) == (0, None, None, 0.0)
 
@@ -61,7 +61,7 @@ def test_a_generated_trace_has_the_load_that_was_asked_for(default_profile: Prof
     assert trace_stats(trace, default_profile, cluster).load == pytest.approx(0.7, rel=0.05)
 
 
-def test_the_philly_csv_has_the_gpu_hours_that_its_own_column_says(shared: Shared, default_profile: Profile) -> None:
+def test_the_philly_csv_has_the_gpu_hours_of_its_own_column(shared: Shared, default_profile: Profile) -> None:
     path = shared("philly-derived/philly.csv")
     gpu_s = sum(float(line.split(",")[3]) for line in path.read_text().splitlines()[1:] if line)
     stats = trace_stats(read_trace(path, profile=default_profile), default_profile)

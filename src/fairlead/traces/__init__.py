@@ -1,1 +1,1 @@
-"""Files in and out: workloads, profiles, clusters; and generated workloads."""
+"""Reads and writes workloads, profiles and clusters; generates workloads."""

@@ -1,5 +1,6 @@
-"""What a trace does not say, by stated rules that depend on the seed and the job's id alone: the same job gets the same
-answer whatever else the file holds.
+"""Fills in what a trace leaves out, by stated rules that depend only on the seed and the job's id.
+
+The same job therefore gets the same values whatever else the file contains.
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ from fairlead.rates.profile import Profile, chip_of
 from fairlead.traces.importers.rows import Options, Row
 
 DEFAULT_TENANT = "default"
-# Models of Gavel's and Shockwave's traces carry their batch size, as the rows of their own speed tables do.
+# Models of Gavel's and Shockwave's traces contain their batch size, as the rows of their speed tables do.
 GAVELS_NAME, GAVELS_TABLE = (
     "(batch size ",
-    "the table of speeds that comes with Gavel's traces, simulation_throughputs.json,",
+    "the table of speeds of Gavel's traces, simulation_throughputs.json,",
 )
-REFERENCE = "v100"  # where neither the file nor the user says on what the job ran
-REFERENCE_NODE_GPUS = 8  # a job wider than this ran over several nodes when its duration was taken
+REFERENCE = "v100"  # if neither the file nor the user names the type that the job ran on
+REFERENCE_NODE_GPUS = 8  # a wider job is assumed to have run on several nodes when its duration was measured
 
 
-def pick(seed: int, what: str, job: str, among: int) -> int:
-    """A number from 0 to `among` - 1, evenly, from a hash."""
-    digest = blake2b(job.encode(), digest_size=8, key=f"{seed}:{what}".encode()).digest()
+def pick(seed: int, purpose: str, job: str, among: int) -> int:
+    """A number from 0 to `among` - 1, uniformly distributed, from a hash."""
+    digest = blake2b(job.encode(), digest_size=8, key=f"{seed}:{purpose}".encode()).digest()
     return int.from_bytes(digest, "little") % among
 
 
 class Assigner:
-    """Turns rows into jobs and remembers which rules it had to use."""
+    """Turns rows into jobs and records the rules that it applied."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self._used: dict[str, None] = {}  # notes, in the order of first use
-        self._unknown: Counter[tuple[str, str]] = Counter()  # jobs by (type that they ran on, type taken instead)
+        self._unknown: Counter[tuple[str, str]] = Counter()  # jobs by (type that they ran on, type used instead)
         self._ended: Counter[str] = Counter()  # jobs that did not complete, by how they ended
         self._models: dict[tuple[int, str], tuple[str, ...]] = {}
         self._known = frozenset(options.profile.models) if options.profile else frozenset()
@@ -49,9 +50,9 @@ class Assigner:
         if model is None:
             model = self._chosen_model(row)
         elif self.options.profile and model not in self._known:
-            which = GAVELS_TABLE if GAVELS_NAME in model else "one that has it"
+            table = GAVELS_TABLE if GAVELS_NAME in model else "a profile that has it"
             raise InputError(
-                f'model "{model}" is not in profile "{self.options.profile.name}" ({which} goes in with --throughputs); '
+                f'model "{model}" is not in profile "{self.options.profile.name}" (pass {table} with --throughputs); '
                 f"{did_you_mean(model, self._known)}"
             )
         if steps is None and row.samples is not None:
@@ -71,15 +72,15 @@ class Assigner:
         )  # fmt: skip
 
     def notes(self) -> tuple[str, ...]:
-        """Everything that was assumed so far."""
+        """All assumptions made so far."""
         unknown = tuple(
-            f"{counted(jobs, 'job')} ran on {gpu}, whose speeds nobody knows: durations taken as on {reference}; "
+            f"{counted(jobs, 'job')} ran on {gpu}, whose speeds are not known; durations count as measured on {reference}; "
             f"give --alias {gpu}=TYPE, or a profile that has it with --throughputs"
             for (gpu, reference), jobs in self._unknown.items()
         )
-        how = ", ".join(f"{jobs} {ended}" for ended, jobs in self._ended.most_common())
-        ended = (f"jobs that did not complete count as long as they ran: {how} (--completed-only leaves them out)",)
-        return (*self._used, *unknown, *(ended if how else ()))
+        endings = ", ".join(f"{jobs} {ended}" for ended, jobs in self._ended.most_common())
+        ended = (f"jobs that did not complete count as long as they ran: {endings} (--completed-only leaves them out)",)
+        return (*self._used, *unknown, *(ended if endings else ()))
 
     def _tenant(self, row: Row) -> str:
         if row.tenant:
@@ -96,13 +97,14 @@ class Assigner:
         reference = self._reference(row)
         models = self._models.get((row.gpus, reference))
         if models is None:
-            models = self._models[row.gpus, reference] = self._that_run(reference, row.gpus)
+            models = self._models[row.gpus, reference] = self._models_on(reference, row.gpus)
         return models[pick(self.options.seed, "model", row.id, len(models))]
 
-    def _that_run(self, reference: str, gpus: int) -> tuple[str, ...]:
+    def _models_on(self, reference: str, gpus: int) -> tuple[str, ...]:
         profile = self._profile()
         self._note(
-            f'model: one of those in profile "{profile.name}" that run there, by a hash of the job\'s id and seed {self.options.seed}'
+            f'model: one of those in profile "{profile.name}" that run there, by a hash of the job\'s id '
+            f"and seed {self.options.seed}"
         )
         memory = MEMORY_GIB.get(reference, float("inf"))
         models = tuple(
@@ -128,7 +130,7 @@ class Assigner:
         return rate
 
     def _reference(self, row: Row) -> str:
-        """The type that the job ran on, as far as anybody says."""
+        """The type on which the job's duration was measured: the user's, the file's, or the default."""
         if self.options.reference is not None:
             return self.options.reference
         if row.ran_on is None and not row.types:
@@ -144,7 +146,7 @@ class Assigner:
 
     def _profile(self) -> Profile:
         if self.options.profile is None:
-            raise InputError("the file counts no steps; give a profile to work them out from")
+            raise InputError("the file has no steps; a profile is needed to compute them")
         return self.options.profile
 
     def _note(self, text: str) -> None:

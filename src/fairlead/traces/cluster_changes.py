@@ -6,8 +6,8 @@
     3d,remove,v100-1,,,
 
 Times are durations from the start of the trace, in seconds unless a unit says otherwise. `add` needs gpu and gpus, and
-memory_gib where the GPU's memory is not known or not the usual one; `usable` needs gpus; `remove` needs neither. The same
-node may be removed and added again, with other GPUs.
+memory_gib where the GPU's memory is not known or not the usual one; `usable` needs gpus; `remove` needs neither. The
+same node may be removed and added again, with other GPUs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COLUMNS = (*_NEEDED, "gpu", "gpus", "memory_gib")
 
 
 def read_changes(path: str, aliases: Mapping[str, str] | None = None) -> tuple[Change, ...]:
-    """`aliases` map GPU names as found to ours, as for cluster files."""
+    """The changes in a file; `aliases` map spellings of GPU names to types, as for cluster files."""
     reader = csv.DictReader(read_text(path).splitlines(), skipinitialspace=True)
     columns = [name.strip() for name in reader.fieldnames or ()]
     reader.fieldnames = columns

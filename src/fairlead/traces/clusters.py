@@ -5,8 +5,8 @@
       - {count: 9, gpu: v100, gpus: 4}                  # memory_gib from a table by GPU type
       - {count: 2, gpu: a100, gpus: 8, memory_gib: 80, name: dgx}
 
-`count` is 1 where it is left out; nodes are called `<name or gpu>-1`, `-2`, ... GPUs may be spelt as drivers do. Machine
-lists of others are read as well: see `traces.machines`.
+`count` is 1 if it is left out; nodes are called `<name or gpu>-1`, `-2`, ... GPUs may be spelt as drivers spell them.
+Machine lists of other systems are read as well: see `traces.machines`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _NODE_NAME = re.compile(r"(.*)-([1-9]\d*)\Z", re.DOTALL)
 
 
 def read_cluster(text_or_path: str | Path, aliases: Mapping[str, str] | None = None) -> Cluster:
-    """The cluster in a file, or the one that the short form says where no such file exists.
+    """The cluster in a file or, if no such file exists, of the short form.
 
-    `aliases` map GPU names as found to ours, before our own table of spellings does.
+    `aliases` map spellings of GPU names to types and take precedence over the built-in table.
     """
     text = str(text_or_path)
     if Path(text).exists():
@@ -47,9 +47,9 @@ def read_cluster(text_or_path: str | Path, aliases: Mapping[str, str] | None = N
 
 
 def parse_cluster(text: str, path: str, aliases: Mapping[str, str] | None = None) -> Cluster:
-    listed = find_machine_list(text)
-    if listed is not None:
-        return parse_machines(text, path, listed, aliases)
+    machine_list = find_machine_list(text)
+    if machine_list is not None:
+        return parse_machines(text, path, machine_list, aliases)
     document = parse_yaml(text, path, "a cluster file")
     fields = document.mapping(("fairlead", "nodes"))
     check_kind(fields, KIND)
@@ -63,7 +63,7 @@ def parse_cluster(text: str, path: str, aliases: Mapping[str, str] | None = None
 
 
 def write_cluster(cluster: Cluster, path: str | Path) -> None:
-    """A file that reads back as the same cluster."""
+    """Write a file that reads back as the same cluster."""
     with create_text(path) as file:
         file.write(format_cluster(cluster))
 
@@ -79,7 +79,7 @@ def format_cluster(cluster: Cluster) -> str:
 
 
 def groups_of(cluster: Cluster) -> Sequence[NodeGroup]:
-    """Runs of equal, consecutively numbered nodes: what `build_cluster` would make the cluster from."""
+    """The cluster as input of `build_cluster`: runs of equal, consecutively numbered nodes."""
     groups: list[NodeGroup] = []
     last: tuple[int, int, str, int] | None = None
     for label, type_, gpus in zip(cluster.nodes, cluster.node_type.tolist(), cluster.node_gpus.tolist(), strict=True):
@@ -107,7 +107,7 @@ def _group(item: Marked, aliases: Mapping[str, str]) -> NodeGroup:
     missing = [key for key in ("gpu", "gpus") if key not in fields]
     if missing:
         raise item.error(
-            f"{item.name} has no {' and no '.join(missing)}; wanted such as {{count: 2, gpu: v100, gpus: 4}}"
+            f"{item.name} has no {' and no '.join(missing)}; wanted, for example, {{count: 2, gpu: v100, gpus: 4}}"
         )
     memory = fields.get("memory_gib")
     name = fields.get("name")
@@ -124,7 +124,7 @@ def _group(item: Marked, aliases: Mapping[str, str]) -> NodeGroup:
 
 
 def _line_of(fields: dict[str, Marked], error: InputError, item: Marked) -> int:
-    """The line of the field that the model complains about, where its message opens with the field's name."""
+    """The line of the field with whose name the message begins, or else of the item."""
     named = fields.get(error.message.partition(" ")[0])
     if named is None and ("GPU type" in error.message):
         named = fields["gpu"]
@@ -137,7 +137,7 @@ def _split_name(label: str) -> tuple[str, int]:
 
 
 def _quoted(word: str) -> str:
-    """GPU names such as 3090 or 1e5 must not read back as numbers, and names may hold anything."""
+    """The word in quotes if it needs them: names such as 3090 or 1e5 must not read back as numbers."""
     return (
         word if re.fullmatch(r"[a-z][a-z0-9._-]*", word) else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
     )

@@ -1,7 +1,7 @@
-"""The user's own configuration: `$FAIRLEAD_CONFIG`, else `~/.config/fairlead/config.yaml`. All of it may be absent.
+"""The user's own configuration: `$FAIRLEAD_CONFIG`, else `~/.config/fairlead/config.yaml`. The file is optional.
 
 aliases:
-GRID-V100D-16Q: v100      # a spelling of a GPU name -> ours
+GRID-V100D-16Q: v100      # a spelling of a GPU name -> its type
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ VARIABLE = "FAIRLEAD_CONFIG"
 
 
 def read_aliases() -> dict[str, str]:
-    """Spelling -> GPU type; empty where there is no configuration."""
+    """GPU types by spelling; empty if there is no configuration."""
     named = os.environ.get(VARIABLE)
     path = Path(named) if named else Path.home() / ".config" / "fairlead" / "config.yaml"
     if not named and not path.is_file():
         return {}
     if not path.is_file():
-        raise InputError(f"no such file, but {VARIABLE} names it; unset the variable or make the file", path=str(path))
+        raise InputError(
+            f"no such file, but {VARIABLE} names it; unset the variable or create the file", path=str(path)
+        )
     fields = parse_yaml(read_text(path), str(path), "configuration").mapping(("aliases",))
     if "aliases" not in fields:
         return {}

@@ -1,4 +1,4 @@
-"""Reading text from disk: whatever goes wrong there is the user's to mend, so it comes as one InputError."""
+"""Text files; any failure to read or write them is an InputError, because the user can fix it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairlead.model.errors import InputError
 
 @contextmanager
 def open_text(path: str | Path) -> Iterator[IO[str]]:
-    """A text file for reading; a byte-order mark is dropped, line ends are left as they are (csv wants them)."""
+    """A text file for reading; a byte-order mark is dropped, line ends are kept because csv needs them."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             yield file
@@ -38,17 +38,17 @@ def sha256_of(path: str | Path) -> str:
 
 @contextmanager
 def create_text(path: str | Path) -> Iterator[IO[str]]:
-    """A text file for writing, with line ends as they are written."""
+    """A text file for writing; line ends are not translated."""
     try:
         with open(path, "w", encoding="utf-8", newline="") as file:
             yield file
     except OSError as error:
         raise InputError(
-            f"cannot be written ({error.strerror or error}); check the path and its rights", path=str(path)
+            f"cannot be written ({error.strerror or error}); check the path and its permissions", path=str(path)
         ) from None
 
 
 def _cannot_read(path: str | Path, error: OSError) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError("no such file; check the path", path=str(path))
-    return InputError(f"cannot be read ({error.strerror or error}); check the path and its rights", path=str(path))
+    return InputError(f"cannot be read ({error.strerror or error}); check the path and its permissions", path=str(path))

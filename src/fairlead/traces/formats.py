@@ -1,4 +1,4 @@
-"""Workloads from files of any known format, and to our own: one registry, one reading loop."""
+"""Reads workloads of any known format and writes Fairlead's own: the registry of formats and the reading loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairlead.traces.importers.rows import Format, LeftOut, Options
 from fairlead.traces.importers.times import format_time
 from fairlead.traces.sorting import Line, sort_lines
 
-# In the order in which they are tried on a file that nobody names the format of.
+# In the order in which they are tried on a file without a stated format.
 FORMATS: tuple[Format, ...] = (
     own.FORMAT,
     philly_csv.FORMAT,
@@ -38,7 +38,7 @@ _HEAD_CHARS = 8192
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A workload, sorted by (arrival, id). `sha256` is that of the file it came from, empty for a generated one."""
+    """A workload, sorted by (arrival, id). `sha256` is of its file, and empty for a generated one."""
 
     jobs: tuple[JobSpec, ...]
     name: str
@@ -49,7 +49,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What `convert_trace` did; `notes` say what was assumed and left out."""
+    """The result of `convert_trace`; `notes` list what was assumed and left out."""
 
     format: str
     jobs: int
@@ -58,7 +58,7 @@ class Conversion:
 
 @dataclass(slots=True)
 class Tally:
-    """What a reading loop has seen besides jobs."""
+    """Counts of a reading loop: jobs, bad lines, and records that were left out."""
 
     jobs: int = 0
     bad: int = 0
@@ -88,8 +88,8 @@ def read_trace(
 ) -> Trace:
     """A workload from a file.
 
-    Where the file has no models, one of `profile` is chosen by `seed`, and steps are the job's duration at the model's
-    rate on the `reference` type. Where it has no tenants, all jobs belong to one, or to one of `tenants` by `seed`.
+    If the file has no models, one of `profile` is chosen by `seed`, and steps are the job's duration times the model's
+    rate on the `reference` type. If it has no tenants, all jobs belong to one, or to one of `tenants` by `seed`.
     See `Options` for the others.
     """
     options = Options(
@@ -101,7 +101,7 @@ def read_trace(
     origin_s = jobs[0].arrival_s if known.absolute_times and jobs else 0.0
     if origin_s:
         jobs = [replace(job, arrival_s=job.arrival_s - origin_s) for job in jobs]
-    name, notes = _said(path, known, assigner, tally, origin_s)
+    name, notes = _describe(path, known, assigner, tally, origin_s)
     return Trace(tuple(jobs), name, known.name, sha256_of(path), notes)
 
 
@@ -111,7 +111,7 @@ def convert_trace(
     format: str | None = None,  # noqa: A002
     options: Options | None = None,
 ) -> Conversion:
-    """The file `source` as `target` in our own format: what reading it and writing the trace would give, in little memory.
+    """Write the file `source` as `target` in our own format, without keeping all jobs in memory.
 
     Nothing is written unless the whole source was read.
     """
@@ -122,7 +122,7 @@ def convert_trace(
     lines = sort_lines(_lines(read_jobs(source, known, assigner, tally)))
     first = next(lines, None)
     origin_s = first[0] if known.absolute_times and first else 0.0
-    name, notes = _said(source, known, assigner, tally, origin_s)
+    name, notes = _describe(source, known, assigner, tally, origin_s)
     with create_text(target) as file:
         file.write("\n".join(own.head_lines(name, notes)) + "\n")
         if first is not None:
@@ -132,16 +132,16 @@ def convert_trace(
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
-    """In our own format; reads back as the same jobs."""
+    """Write a trace in our own format; it reads back as the same jobs."""
     with create_text(path) as file:
         file.write("\n".join(own.head_lines(trace.name, trace.notes)) + "\n")
         file.writelines(f"{before}{arrival_s!r}{after}" for arrival_s, _, before, after in _lines(iter(trace.jobs)))
 
 
 def find_format(name: str) -> Format:
-    wanted = OTHER_NAMES.get(name, name)
+    own_name = OTHER_NAMES.get(name, name)
     for known in FORMATS:
-        if known.name == wanted:
+        if known.name == own_name:
             return known
     names = [known.name for known in FORMATS] + list(OTHER_NAMES)
     raise InputError(f'trace format "{name}" is not known; {did_you_mean(name, names)}')
@@ -162,22 +162,22 @@ def detect_format(path: str | Path) -> Format:
         )
     if "JobID" in first.split(","):
         raise InputError(
-            "looks like sacct with commas, which stand inside AllocTRES too; write it with --parsable2, which puts | "
-            "between columns",
+            "looks like sacct with commas, which AllocTRES contains too; write it with --parsable2, which separates "
+            "columns by |",
             path=str(path),
         )
     names = ", ".join(known.name for known in FORMATS)
-    raise InputError(f"is in no format that we know ({names}); name it with --trace-format", path=str(path))
+    raise InputError(f"is in no known format ({names}); name it with --trace-format", path=str(path))
 
 
 def read_jobs(path: str | Path, known: Format, assigner: Assigner, tally: Tally) -> Iterator[JobSpec]:
-    """The jobs of a file in file order, at the times that the file gives; what else it holds goes to `tally`."""
-    seen: set[str] = set()
+    """The jobs of a file in file order, with the times of the file; everything else is counted in `tally`."""
+    ids: set[str] = set()
     with open_text(path) as file:
         try:
             for line, record in known.records(file, assigner.options):
                 try:
-                    job = _read_one(line, record, known, assigner, tally, seen)
+                    job = _read_one(line, record, known, assigner, tally, ids)
                 except InputError as error:
                     placed = error.at(str(path), line)
                     if not assigner.options.skip_bad_lines:
@@ -193,7 +193,7 @@ def read_jobs(path: str | Path, known: Format, assigner: Assigner, tally: Tally)
 
 
 def _read_one(
-    line: int, record: object, known: Format, assigner: Assigner, tally: Tally, seen: set[str]
+    line: int, record: object, known: Format, assigner: Assigner, tally: Tally, ids: set[str]
 ) -> JobSpec | None:
     if isinstance(record, InputError):
         raise record
@@ -203,9 +203,9 @@ def _read_one(
         return None
     job = assigner.job(row)
     if not known.numbered:
-        if job.id in seen:
-            raise InputError(f'job id "{job.id}" stands twice; ids must differ')
-        seen.add(job.id)
+        if job.id in ids:
+            raise InputError(f'job id "{job.id}" appears twice; ids must differ')
+        ids.add(job.id)
     return job
 
 
@@ -215,10 +215,10 @@ def _lines(jobs: Iterator[JobSpec]) -> Iterator[Line]:
         yield job.arrival_s, job.id, before, after
 
 
-def _said(
+def _describe(
     path: str | Path, known: Format, assigner: Assigner, tally: Tally, origin_s: float
 ) -> tuple[str, tuple[str, ...]]:
-    """The name of the trace and everything that was assumed about it."""
+    """The name of the trace and all assumptions about it."""
     name, notes = own.read_head(_head(path)) if known is own.FORMAT else (None, ())
     source = () if known is own.FORMAT else (f"from {Path(path).name}, format {known.name}",)
     origin = (f"times count from {format_time(origin_s)}, the first submission",) if origin_s else ()

@@ -40,8 +40,9 @@ class Durations(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """A two-state arrival process: calm, and bursts in which jobs come `ratio` times as often. Bursts take `share` of
-    the time, and one lasts as long as `jobs` jobs take to arrive at the mean rate.
+    """A two-state arrival process: calm, and bursts in which jobs arrive `ratio` times as often.
+
+    Bursts take up `share` of the time, and one lasts as long as `jobs` jobs take to arrive at the mean rate.
     """
 
     ratio: float = 10.0
@@ -75,12 +76,12 @@ def generate(
 ) -> Trace:
     """A workload that offers `load` to `cluster`.
 
-    Load, and the mean time of a job over the types of a cluster, are as defined in `traces.load`; durations are drawn for
-    that mean time, and steps follow.
+    `traces.load` defines the load and the mean time of a job over the types of a cluster; durations are drawn for that
+    mean time, and steps follow from them.
 
-    Arrivals are Poisson, or bursty (see `Burst`). Durations are those of `philly_durations` or `gavel_durations`. Widths
-    are drawn by weight (default: Philly's), models by weight (default: all evenly) among those that run at that
-    width; widths and models that can never run on the cluster are not drawn. Tenant k of n has weight 1 / k^tenant_skew.
+    Arrivals are Poisson, or bursty (see `Burst`). Durations come from `philly_durations` or `gavel_durations`. Widths
+    are drawn by weight (default: Philly's), models by weight (default: all equal) among those that run at that width;
+    widths and models that can never run on the cluster are not drawn. Tenant k of n has weight 1 / k^tenant_skew.
     """
     _check(jobs, load, tenants, tenant_skew)
     choice = _Choice(cluster, profile, widths or PHILLY_WIDTHS, models)
@@ -109,7 +110,7 @@ def generate(
 
 
 class _Choice:
-    """What may be drawn: widths and, by width, models that run on the cluster, with their mean time per step."""
+    """The widths and, by width, the models that run on the cluster, with their mean time per step."""
 
     def __init__(
         self, cluster: Cluster, profile: Profile, widths: Mapping[int, float], models: Mapping[str, float] | None
@@ -155,8 +156,8 @@ class _Choice:
 def philly_durations(rng: np.random.Generator, jobs: int) -> FloatArray:
     """Three log-normals, fitted by EM to the durations of the derived Philly trace (Jeon et al., ATC'19).
 
-    Theirs and ours in s: median 1,144 and 1,108, p90 11,265 and 10,878, p99 254,758 and 267,762. Cut at 1 s and at
-    4,628,226 s, the longest of theirs.
+    The trace and this fit have, in seconds, medians of 1,144 and 1,108, p90 of 11,265 and 10,878, and p99 of 254,758
+    and 267,762. Values are clipped to 1 s and 4,628,226 s, the longest duration of the trace.
     """
     share, median_s, sigma = (0.3113, 0.5961, 0.0926), (71.83, 1786.4, 47360.0), (0.6779, 1.0034, 1.3925)
     part = _draw(rng, jobs, share)
@@ -165,7 +166,7 @@ def philly_durations(rng: np.random.Generator, jobs: int) -> FloatArray:
 
 
 def gavel_durations(rng: np.random.Generator, jobs: int) -> FloatArray:
-    """Gavel's rule (Narayanan et al., OSDI'20): 10^x minutes, x even in 1.5..3 for 80 % of the jobs, else in 3..4."""
+    """Gavel's rule (Narayanan et al., OSDI'20): 10^x minutes, x uniform in 1.5..3 for 80 % of jobs, else in 3..4."""
     long = rng.random(jobs) >= 0.8
     x = rng.random(jobs)
     return np.asarray(60.0 * 10.0 ** np.where(long, 3.0 + x, 1.5 + 1.5 * x))
@@ -176,7 +177,7 @@ def _poisson(rng: np.random.Generator, jobs: int, burst: Burst) -> FloatArray:
 
 
 def _bursty(rng: np.random.Generator, jobs: int, burst: Burst) -> FloatArray:
-    """A Poisson process of rate 1 in the time that the modulated rate makes: t with integral of rate over 0..t = n."""
+    """A Poisson process of rate 1 whose time is the integral of the modulated rate."""
     calm_rate = 1.0 / (1.0 - burst.share + burst.share * burst.ratio)
     lengths = burst.jobs * np.array([(1.0 - burst.share) / burst.share, 1.0])  # calm, burst
     rates = calm_rate * np.array([1.0, burst.ratio])
@@ -200,7 +201,7 @@ def _draw(rng: np.random.Generator, count: int, weights: tuple[float, ...] | lis
 
 
 def _edges(weights: tuple[float, ...] | list[float]) -> FloatArray:
-    """Where the intervals of a number from 0 to 1 end; the last is open so that rounding cannot fall off."""
+    """The inner borders of intervals in 0..1, as wide as the weights; the last has no end that rounding could miss."""
     return np.asarray(np.cumsum(weights)[:-1] / np.sum(weights))
 
 
@@ -212,7 +213,9 @@ def _one_of(kind: type[_E], word: str) -> _E:
     try:
         return kind(word)
     except ValueError:
-        raise InputError(f'"{word}" is none of our {kind.__name__.lower()}; {did_you_mean(word, list(kind))}') from None
+        raise InputError(
+            f'"{word}" is not among the known {kind.__name__.lower()}; {did_you_mean(word, list(kind))}'
+        ) from None
 
 
 def _check(jobs: int, load: float, tenants: int, tenant_skew: float) -> None:

@@ -1,13 +1,14 @@
-"""How much a workload asks of a cluster. One definition, used to make traces and to describe them.
+"""The load that a workload puts on a cluster: one definition, used to generate traces and to describe them.
 
-A job of width g runs at rate r_k on type k (on the fewest nodes that hold it). With c_k GPUs of type k, its mean rate is
-r = sum_k c_k r_k / sum_k c_k over the types on which it runs, its mean time T = work / r, and its demand g T GPU-seconds.
+A job of width g runs at rate r_k on type k (on the fewest nodes that hold it). With c_k GPUs of type k, its mean rate
+is r = sum_k c_k r_k / sum_k c_k over the types on which it runs, its mean time T = work / r, and its demand g T
+GPU-seconds.
 
     load = sum_j g_j T_j / (C x span)
 
-where C counts all GPUs of the cluster and `span` is jobs x the mean gap between arrivals. So at load 1 the cluster could
-just keep up if every job spread its time over its types as they are there, which is its isolated share, and nothing was
-lost to packing; a policy that sends each job where it gains most can keep up with more.
+where C counts all GPUs of the cluster and `span` is jobs x the mean gap between arrivals. At load 1 the
+cluster could just keep up if every job divided its time among its types in proportion to their GPUs (its isolated
+share) and nothing was lost to packing. A policy that sends each job where it gains most can keep up with a higher load.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from fairlead.rates.estimator import TableEstimator
 def seconds_per_step(
     rates: TableEstimator, cluster: Cluster, model: str, width: int, types: tuple[str, ...] = ()
 ) -> float | None:
-    """At the mean rate over the types on which it runs (of `types`, if it names any), by their GPUs; None = nowhere."""
+    """Seconds per step at the mean rate over the types on which the model runs, weighted by their GPUs.
+
+    Only `types` count if there are any. None if the model runs on none of them.
+    """
     rate = rates.best(model, width)  # t  samples/s
     runs = rate > 0
     if types:
@@ -35,7 +39,7 @@ def seconds_per_step(
 
 
 def offered_load(gpu_s: float, cluster: Cluster, jobs: int, first_s: float, last_s: float) -> float | None:
-    """None where arrivals span no time: fewer than two jobs, or all at once."""
+    """The load; None if arrivals span no time (fewer than two jobs, or all at once)."""
     if jobs < 2 or last_s <= first_s:
         return None
     span_s = (last_s - first_s) * jobs / (jobs - 1)

@@ -1,10 +1,10 @@
-"""Clusters from the machine lists of others, known by their content:
+"""Clusters from machine lists of other systems, recognised by their content:
 
     openb  sn,cpu_milli,memory_mib,gpu,model                       Alibaba v2023 openb_node_list_*.csv
     pai    machine,gpu_type,cap_cpu,cap_mem,cap_gpu                Alibaba PAI v2020 pai_machine_spec.csv, no column names
     sinfo  a table with NODELIST and GRES, or sinfo --json         sinfo -N -o "%N|%G"
 
-Nodes without GPUs are left out. Nodes that have the same GPUs become one group, under our names. A node with two types
+Nodes without GPUs are left out. Nodes with the same GPUs become one group, with our names. A node with two types
 of GPU becomes two nodes.
 """
 
@@ -28,7 +28,7 @@ from fairlead.traces.importers.alibaba import alibaba_gpu
 from fairlead.traces.importers.rows import csv_lines, csv_records, whole
 
 Aliases = Mapping[str, str]
-_Machine = tuple[int, str, int]  # line, GPU type as we call it, GPUs
+_Machine = tuple[int, str, int]  # line, our name of the GPU type, GPUs
 
 _OPENB = ("sn", "gpu", "model")
 _PAI = ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu")
@@ -39,7 +39,7 @@ _MOST_NAMES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class MachineList:
-    """One kind of machine list: how to know it from its text, and its machines."""
+    """One kind of machine list: functions that recognise its text and read its machines."""
 
     name: str
     detect: Callable[[str], bool]
@@ -51,7 +51,7 @@ def find_machine_list(text: str) -> MachineList | None:
 
 
 def parse_machines(text: str, path: str, kind: MachineList, aliases: Aliases | None = None) -> Cluster:
-    """Groups in the order in which their first node stands in the list."""
+    """The cluster of a machine list, its groups in the order of their first nodes in the list."""
     counts: Counter[tuple[str, int]] = Counter()
     lines: dict[tuple[str, int], int] = {}
     try:
@@ -67,7 +67,7 @@ def parse_machines(text: str, path: str, kind: MachineList, aliases: Aliases | N
 
 
 def conversion_notes(path: str, cluster: Cluster, aliases: Aliases | None = None) -> tuple[str, ...]:
-    """What was left out of the machine list at `path` and what was assumed; nothing for other descriptions of clusters."""
+    """What was left out of the machine list at `path` and what was assumed; empty for other cluster files."""
     text = read_text(path) if Path(path).is_file() else ""
     kind = find_machine_list(text) if text else None
     if kind is None:
@@ -77,7 +77,7 @@ def conversion_notes(path: str, cluster: Cluster, aliases: Aliases | None = None
     memory = ", ".join(f"{t} {gib:g} GiB" for t, gib in zip(cluster.types, cluster.memory_gib.tolist(), strict=True))
     return (
         *left_out,
-        f"memory is that of the common card of each type: {memory}; change memory_gib where it is not so",
+        f"memory is assumed to be that of the common card of each type: {memory}; change memory_gib if it is not",
     )
 
 
@@ -99,7 +99,7 @@ def _openb(text: str, aliases: Aliases) -> Iterator[_Machine]:
 def _pai(text: str, aliases: Aliases) -> Iterator[_Machine]:
     for line, cells in csv_lines(StringIO(text)):
         if isinstance(cells, InputError) or len(cells) != len(_PAI):
-            raise InputError(f"is no machine of PAI; wanted {','.join(_PAI)}", path="", line=line)
+            raise InputError(f"is not a machine of PAI; wanted {','.join(_PAI)}", path="", line=line)
         if cells[0] != _PAI[0]:
             yield _machine(line, cells[1], dict(zip(_PAI, cells, strict=True)), "cap_gpu", aliases)
 
@@ -115,12 +115,12 @@ def _machine(line: int, model: str, record: Mapping[str, str], column: str, alia
 
 
 def _sinfo(text: str, aliases: Aliases) -> Iterator[_Machine]:
-    seen: set[str] = set()
+    listed: set[str] = set()
     for line, names, gres in _sinfo_json(text) if text.lstrip().startswith("{") else _sinfo_table(text):
         gpus = list(_gres_gpus(gres, aliases, line))
         for name in names:
-            if name not in seen:  # a node stands once per partition
-                seen.add(name)
+            if name not in listed:  # a node is listed once per partition
+                listed.add(name)
                 yield from ((line, gpu, count) for gpu, count in gpus or [("", 0)])
 
 
@@ -149,7 +149,7 @@ def _sinfo_json(text: str) -> Iterator[tuple[int, Iterable[str], str]]:
             yield 1, _names(entry), _gres(entry)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"is no JSON of sinfo or scontrol ({error}); wanted nodes with their gres", path="", line=1
+            f"is not JSON of sinfo or scontrol ({error}); wanted nodes with their gres", path="", line=1
         ) from None
 
 
@@ -167,11 +167,13 @@ def _gres_gpus(gres: str, aliases: Aliases, line: int) -> Iterator[tuple[str, in
         match = _GRES_GPU.match(part.strip())
         if match is None:
             if part.strip().startswith("gpu"):
-                raise InputError(f'GRES "{part}" is not understood; wanted such as gpu:a100:4', path="", line=line)
+                raise InputError(
+                    f'GRES "{part}" is not understood; wanted, for example, gpu:a100:4', path="", line=line
+                )
             continue
         kind = match[1] or "gpu"
         if match[1] is None and not any(key.lower() == "gpu" for key in aliases):
-            raise InputError(f'GRES "{part}" names no type; say which with --alias gpu=v100', path="", line=line)
+            raise InputError(f'GRES "{part}" names no type; give it one with --alias gpu=v100', path="", line=line)
         yield canonical_gpu(kind, aliases), int(match[2])
 
 
@@ -193,7 +195,7 @@ def _expand_one(host: str, line: int) -> Iterator[str]:
             numbers = range(int(first), int(last or first) + 1)
         except ValueError:
             raise InputError(
-                f'node list "{host}" is not understood; wanted such as gpu[01-04,7]', path="", line=line
+                f'node list "{host}" is not understood; wanted, for example, gpu[01-04,7]', path="", line=line
             ) from None
         if not 0 < len(numbers) <= _MOST_NAMES:
             raise InputError(f'node list "{host}" names {len(numbers)} nodes', path="", line=line)

@@ -1,4 +1,4 @@
-"""YAML whose every value knows its line, so that a complaint can say where to look."""
+"""YAML whose values know their lines, so that an error message can name the line."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import yaml
 from fairlead.model.errors import InputError
 from fairlead.model.words import did_you_mean
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster where it was built
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times faster, but not built everywhere
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """One YAML node of `path`. Reading it as what it is not raises with the file and the line."""
+    """One YAML node of `path`. Reading it as another type raises an error with the file and the line."""
 
     node: yaml.Node
     path: str
@@ -30,15 +30,15 @@ class Marked:
         return InputError(message, path=self.path, line=self.line)
 
     def mapping(self, known: Collection[str] | None = None) -> dict[str, Marked]:
-        """Keys in file order; one that stands twice, or is not `known`, is refused."""
+        """The values by key, in file order; a repeated key, or one that is not `known`, is refused."""
         if not isinstance(self.node, yaml.MappingNode):
-            raise self.error(f"{self.name} is {self._found()}; wanted keys with values, such as key: value")
+            raise self.error(f"{self.name} is {self._shown()}; wanted keys with values, such as key: value")
         fields: dict[str, Marked] = {}
         for key_node, value_node in self.node.value:
             key = Marked(key_node, self.path, f"a key of {self.name}")
             word = key.text()
             if word in fields:
-                raise key.error(f'key "{word}" stands twice in {self.name}; keep one')
+                raise key.error(f'key "{word}" appears twice in {self.name}; keep one')
             if known is not None and word not in known:
                 raise key.error(f'{self.name} has an unknown key "{word}"; {did_you_mean(word, known)}')
             fields[word] = Marked(value_node, self.path, word)
@@ -46,36 +46,36 @@ class Marked:
 
     def items(self) -> list[Marked]:
         if not isinstance(self.node, yaml.SequenceNode):
-            raise self.error(f"{self.name} is {self._found()}; wanted a list")
+            raise self.error(f"{self.name} is {self._shown()}; wanted a list")
         return [Marked(item, self.path, f"item {i} of {self.name}") for i, item in enumerate(self.node.value, 1)]
 
     def text(self) -> str:
         if not isinstance(self.node, yaml.ScalarNode) or not self.node.value:
-            raise self.error(f"{self.name} is {self._found()}; wanted a word")
+            raise self.error(f"{self.name} is {self._shown()}; wanted a word")
         return str(self.node.value)
 
     def number(self) -> float:
-        """A finite number, read from the text: YAML 1.1 itself takes 1e3 for a string and 010 for eight."""
+        """A finite number, read from the text: YAML 1.1 itself reads 1e3 as a string and 010 as eight."""
         try:
             value = float(self._plain())
         except ValueError:
-            raise self.error(f"{self.name} is {self._found()}; wanted a number") from None
+            raise self.error(f"{self.name} is {self._shown()}; wanted a number") from None
         if not math.isfinite(value):
-            raise self.error(f"{self.name} is {self._found()}; wanted a finite number")
+            raise self.error(f"{self.name} is {self._shown()}; wanted a finite number")
         return value
 
     def whole(self) -> int:
         try:
             return int(self._plain())
         except ValueError:
-            raise self.error(f"{self.name} is {self._found()}; wanted a whole number") from None
+            raise self.error(f"{self.name} is {self._shown()}; wanted a whole number") from None
 
     def _plain(self) -> str:
         if not isinstance(self.node, yaml.ScalarNode) or self.node.style in ("'", '"', "|", ">"):
             raise ValueError("not a plain scalar")
         return str(self.node.value)
 
-    def _found(self) -> str:
+    def _shown(self) -> str:
         if isinstance(self.node, yaml.ScalarNode):
             shown = self.node.value if len(self.node.value) <= 40 else self.node.value[:37] + "..."
             return f'"{shown}"' if shown else "empty"
@@ -83,7 +83,7 @@ class Marked:
 
 
 def parse_yaml(text: str, path: str, name: str) -> Marked:
-    """The one document in `text`; `name` is what complaints call it."""
+    """The one document in `text`; `name` is its name in error messages."""
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -92,14 +92,14 @@ def parse_yaml(text: str, path: str, name: str) -> Marked:
     except yaml.YAMLError as error:
         raise InputError(f"is not YAML: {' '.join(str(error).split())}", path=path) from None
     except RecursionError:
-        raise InputError(f"is nested too deep for {name}", path=path) from None
+        raise InputError(f"is nested too deeply for {name}", path=path) from None
     if node is None:
         raise InputError(f"is empty; wanted {name}", path=path)
     return Marked(node, path, name)
 
 
 def check_kind(fields: dict[str, Marked], kind: str) -> None:
-    """The key `fairlead`, where it stands, must say the kind and version that we read."""
+    """Raise an error if the key `fairlead` exists and names another kind or version."""
     head = fields.get("fairlead")
     if head is not None and head.text() != kind:
         raise head.error(f'this is a "{head.text()}" file; wanted {kind}')

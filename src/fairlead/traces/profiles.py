@@ -1,6 +1,6 @@
-"""Profile files: how fast models run where, every row with its source. Two formats are read, told apart by content.
+"""Profile files: the speeds of models on GPU types, every row with its source. Two formats are recognised by content.
 
-**Ours** is a YAML head, a line `---`, and CSV rows; `#` opens a comment line in both:
+**Ours** is a YAML head, a line `---`, and CSV rows; `#` starts a comment line in both:
 
     fairlead: profile/1
     name: default
@@ -10,17 +10,18 @@
     model,gpu,gpus,nodes,batch,rate,unit,source
     resnet50,v100,1,1,64,833,samples/s,"Lambda deeplearning-benchmark aa5addb6"
 
-`batch` is samples per GPU and step. `rate` is of the whole job and stands as its source published it: `unit` is
-steps/s, samples/s or samples/s/gpu; 0 says that it was tried and does not run. Facts of a model that are left out are
-0 GiB, 0 s and a spread (rate over several nodes / on one, where no row says) of 1; the last three are for readers. A
-source that opens with `estimate:` says that nobody measured the row, and by what rule it was made.
+`batch` is samples per GPU and step. `rate` is of the whole job, as its source published it: `unit` is steps/s,
+samples/s or samples/s/gpu; 0 means that the model was tried and does not run. Facts of a model that are left out are 0
+GiB, 0 s and a spread (rate over several nodes / on one, where no row has it) of 1; the last three are for readers. A
+source that begins with `estimate:` means that the row was not measured, and names the rule behind it.
 
-A model may carry the profiled parts of an iteration by GPU, `parts: {v100: {batch: 64, forward_s: 0.02, ...}}`, and the head
-the GPUs' `links: {v100: {link_gib_per_s: 20, net_gib_per_s: 1.2, source: "..."}}`; their keys are the fields of `Parts` and
-`Links`. Then what no row says comes from the iteration-time formula, and rows are not needed.
+A model may have the profiled parts of an iteration by GPU, `parts: {v100: {batch: 64, forward_s: 0.02, ...}}`, and the
+head the GPUs' `links: {v100: {link_gib_per_s: 20, net_gib_per_s: 1.2, source: "..."}}`; their keys are the fields of
+`Parts` and `Links`. Rates that no row has then come from the iteration-time formula, and rows are not needed.
 
 **Gavel's throughput JSON**: {type: {"('model (batch size b)', GPUs)": {"null": rate alone, ...pairs}}}. Types ending in
-`_unconsolidated` are rows over 2 nodes. Gavel counts the steps of every worker, so its rate on n GPUs is n of our steps.
+`_unconsolidated` are rows over 2 nodes. Gavel counts the steps of every worker, so its rate on n GPUs is n of our
+steps.
 """
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ def default_profile_text() -> str:
 def parse_profile(text: str, path: str) -> Profile:
     head, mark, body = _split(text)
     if not mark:
-        raise InputError(f"is no profile: wanted a head with fairlead: {KIND}, a line ---, and rows", path=path)
+        raise InputError(f"is not a profile: wanted a head with fairlead: {KIND}, a line ---, and rows", path=path)
     document = parse_yaml(head, path, "a profile")
     head_fields = document.mapping(("fairlead", "name", "models", _LINKS))
     if "fairlead" not in head_fields:
-        raise document.error(f"does not open with fairlead: {KIND}; add that line")
+        raise document.error(f"does not begin with fairlead: {KIND}; add that line")
     check_kind(head_fields, KIND)
     models = head_fields["models"].mapping() if "models" in head_fields else {}
     entries = {name: entry.mapping((*_FACTS, *_FOR_READERS, _PARTS)) for name, entry in models.items()}
@@ -108,7 +109,7 @@ def write_profile(profile: Profile, path: str | Path) -> None:
 
 
 def format_profile(profile: Profile) -> str:
-    """Our format, in steps/s, so that it reads back as the same profile."""
+    """The profile in our format, in steps/s, so that it reads back as the same profile."""
     out = StringIO()
     described = dict.fromkeys((*profile.facts, *(model for model, _ in profile.parts)))
     out.write(f"fairlead: {KIND}\nname: {json.dumps(profile.name)}\nmodels:{'' if described else ' {}'}\n")
@@ -152,7 +153,7 @@ def parse_gavel_table(text: str, path: str) -> Profile:
             if gpus >= nodes:  # on one GPU the two columns are the same measurement
                 rows.append(_gavel_speed(cell, model, gpu, gpus, nodes, source, path))
     if not rows:
-        raise InputError("holds no speeds; wanted Gavel's table by GPU type and job type", path=path)
+        raise InputError("has no speeds; wanted Gavel's table by GPU type and job type", path=path)
     return Profile(Path(path).stem, tuple(rows))
 
 
@@ -166,7 +167,7 @@ def _gavel_key(key: str, label: str, path: str) -> tuple[str, int]:
     match = _GAVEL_KEY.match(key)
     if match is None:
         raise InputError(
-            f"""key "{key}" of {label} is not understood; wanted such as "('ResNet-50 (batch size 64)', 4)\"""",
+            f"""key "{key}" of {label} is not understood; wanted, for example, "('ResNet-50 (batch size 64)', 4)\"""",
             path=path,
         )
     return match[1], int(match[2])
@@ -203,8 +204,8 @@ def _links(entry: Marked) -> dict[str, Links]:
 
 
 def _parts(entry: Marked, links: dict[str, Links]) -> dict[str, Parts]:
-    """By GPU; each needs links, or a model on two GPUs could not be told from one that does not talk."""
-    found: dict[str, Parts] = {}
+    """The parts by GPU. Each GPU needs links; without them the formula would assume communication without cost."""
+    parts: dict[str, Parts] = {}
     for name, value in entry.mapping().items():
         gpu = _gpu(name, value)
         if gpu not in links and chip_of(gpu) not in links:
@@ -212,8 +213,8 @@ def _parts(entry: Marked, links: dict[str, Links]) -> dict[str, Parts]:
             raise value.error(
                 f"parts on {gpu}, but there are no links of {gpu}; add to the head, with your numbers, {line}"
             )
-        found[gpu] = _record(value, Parts, f"parts on {gpu}")
-    return found
+        parts[gpu] = _record(value, Parts, f"parts on {gpu}")
+    return parts
 
 
 def _gpu(name: str, value: Marked) -> str:
@@ -227,27 +228,27 @@ _Record = TypeVar("_Record", Parts, Links)
 
 
 def _record(entry: Marked, kind: type[_Record], name: str) -> _Record:
-    """The dataclass from the keys of its fields."""
+    """The dataclass whose fields are the keys of `entry`."""
     known = {f.name: f for f in fields(kind)}
-    found = replace(entry, name=name).mapping(known)
+    values = replace(entry, name=name).mapping(known)
     for field in known.values():
-        if field.default is MISSING and field.name not in found:
+        if field.default is MISSING and field.name not in values:
             raise entry.error(f"{name} lack {field.name}; wanted {', '.join(known)}")
-    values = {key: _READ.get(key, Marked.number)(value) for key, value in found.items()}
+    arguments = {key: _READ.get(key, Marked.number)(value) for key, value in values.items()}
     try:
-        return kind(**values)
+        return kind(**arguments)
     except InputError as error:
-        raise error.at(entry.path, found[error.message.partition(" ")[0]].line) from None
+        raise error.at(entry.path, values[error.message.partition(" ")[0]].line) from None
 
 
-def _yes(value: Marked) -> bool:
+def _boolean(value: Marked) -> bool:
     word = value.text()
     if word not in ("true", "false"):
         raise value.error(f'{value.name} is "{word}"; wanted true or false')
     return word == "true"
 
 
-_READ: dict[str, Callable[[Marked], Any]] = {"source": Marked.text, "loads_ahead": _yes}
+_READ: dict[str, Callable[[Marked], Any]] = {"source": Marked.text, "loads_ahead": _boolean}
 
 
 def _rows(body: str, path: str, first_line: int, *, needed: bool) -> tuple[list[Speed], list[int]]:
@@ -268,7 +269,7 @@ def _rows(body: str, path: str, first_line: int, *, needed: bool) -> tuple[list[
             raise error.at(path, line) from None
         lines.append(line)
     if not rows and needed:
-        raise InputError(f"holds no rows; wanted {','.join(COLUMNS)} and at least one row below ---", path=path)
+        raise InputError(f"has no rows; wanted {','.join(COLUMNS)} and at least one row below ---", path=path)
     return rows, lines
 
 
@@ -279,7 +280,7 @@ def _columns(cells: list[str], path: str, line: int) -> list[str]:
             raise InputError(f'unknown column "{name}"; {did_you_mean(name, COLUMNS)}', path=path, line=line)
     missing = [name for name in COLUMNS if names.count(name) != 1]
     if missing:
-        raise InputError(f'column "{missing[0]}" must stand once; wanted {",".join(COLUMNS)}', path=path, line=line)
+        raise InputError(f'column "{missing[0]}" must appear once; wanted {",".join(COLUMNS)}', path=path, line=line)
     return names
 
 
@@ -295,7 +296,7 @@ def _speed(cells: list[str], columns: list[str]) -> Speed:
     if not 0 < batch <= 1e9:
         raise InputError(f"batch is {batch}; wanted a number above 0")
     if rate < 0:
-        raise InputError(f"rate is {field['rate']}; wanted a number of {field['unit']}, or 0 where it does not run")
+        raise InputError(f"rate is {field['rate']}; wanted a number of {field['unit']}, or 0 if it does not run")
     return Speed(
         field["model"],
         canonical_gpu(field["gpu"]),
@@ -338,11 +339,11 @@ def _number(field: dict[str, str], name: str) -> float:
 
 
 def _refuse_repeats(rows: list[Speed], lines: list[int], path: str) -> None:
-    seen: dict[tuple[str, str, int, int], int] = {}
+    first_lines: dict[tuple[str, str, int, int], int] = {}
     for row, line in zip(rows, lines, strict=True):
-        first = seen.setdefault((row.model, row.gpu, row.gpus, row.nodes), line)
+        first = first_lines.setdefault((row.model, row.gpu, row.gpus, row.nodes), line)
         if first != line:
             message = (
-                f"{row.model} on {row.gpus} x {row.gpu} over {row.nodes} nodes stands already in line {first}; keep one"
+                f"{row.model} on {row.gpus} x {row.gpu} over {row.nodes} nodes is already in line {first}; keep one"
             )
             raise InputError(message, path=path, line=line)

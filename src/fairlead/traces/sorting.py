@@ -1,4 +1,4 @@
-"""Sorting more lines than fit into memory: sorted runs wait in temporary files and are merged."""
+"""Sorts more lines than fit into memory: sorted runs are kept in temporary files and merged."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ Line = tuple[float, str, str, str]  # arrival, id, and the text before and after
 
 
 def sort_lines(lines: Iterable[Line], run: int = RUN) -> Iterator[Line]:
-    """All of `lines` in order; they are taken at once, given back one by one."""
+    """The lines in order. All of them are read before the first is returned."""
     source = iter(lines)
     runs: list[IO[bytes]] = []
     while True:
         held = sorted(islice(source, run))
         if len(held) < run:
             break
-        runs.append(_put_away(held))
-    return heapq.merge(*map(_bring_back, runs), held) if runs else iter(held)
+        runs.append(_write_run(held))
+    return heapq.merge(*map(_read_run, runs), held) if runs else iter(held)
 
 
-def _put_away(lines: list[Line]) -> IO[bytes]:
-    file = tempfile.TemporaryFile()  # noqa: SIM115  it lives until its run is merged
+def _write_run(lines: list[Line]) -> IO[bytes]:
+    file = tempfile.TemporaryFile()  # noqa: SIM115  stays open until its run is merged
     for start in range(0, len(lines), _BLOCK):
         marshal.dump(lines[start : start + _BLOCK], file)
     file.seek(0)
     return file
 
 
-def _bring_back(file: IO[bytes]) -> Iterator[Line]:
+def _read_run(file: IO[bytes]) -> Iterator[Line]:
     with file:
         while True:
             try:

@@ -1,1 +1,1 @@
-"""One file per workload format: how to know it, how to cut it into records, how to read a record as a row."""
+"""One file per workload format: recognises it, divides it into records, and reads a record as a row."""

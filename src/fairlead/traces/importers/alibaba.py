@@ -1,12 +1,12 @@
-"""Two traces of Alibaba: PAI v2020 (NSDI'22), training by task with the GPU type it ran on, and openb v2023 (ATC'23), pods.
+"""Two traces of Alibaba: PAI v2020 (NSDI'22), tasks with the GPU type they ran on, and openb v2023 (ATC'23), pods.
 
     pai_task_table.csv, no column names  job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type
-    pai_job_table.csv beside it          job_name,inst_id,user,status,start_time,end_time
+    pai_job_table.csv next to it         job_name,inst_id,user,status,start_time,end_time
     openb_pod_list_*.csv                 name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,...
 
-A PAI job is all its tasks: GPUs = sum of plan_gpu / 100 x inst_num, from the first start to the last end of those that
-have GPUs. Its submission and user stand in the job table, which may be missing. A fraction of a GPU is rounded up to
-a whole one, since ours are not shared, and the duration stays.
+A PAI job is the sum of its tasks: GPUs = sum of plan_gpu / 100 x inst_num, from the first start to the last end of
+those that have GPUs. Its submission time and user are in the job table, which may be missing. A fraction of a GPU is
+rounded up to a whole one, because Fairlead does not share GPUs, and the duration stays the same.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from fairlead.traces.importers.rows import (
     whole,
 )
 
-# "GPUs of older generations, e.g., NVIDIA Tesla K40m, K80, M60", says PAI's own description of MISC. G2 and G3 of openb
-# are hidden names; its authors' simulator gives them 20,000 and 30,000 MiB, so these are the nearest by memory.
-STAND_INS: Mapping[str, str] = {"misc": "k80", "g2": "a10", "g3": "v100-32"}
+# "GPUs of older generations, e.g., NVIDIA Tesla K40m, K80, M60" is PAI's own description of MISC. G2 and G3 of openb
+# are anonymised; its authors' simulator gives them 20,000 and 30,000 MiB, so these are the nearest types by memory.
+SUBSTITUTES: Mapping[str, str] = {"misc": "k80", "g2": "a10", "g3": "v100-32"}
 
 _TASK = (
     "job_name",
@@ -60,13 +60,13 @@ _TASK_LINE = re.compile(
 
 
 def alibaba_gpu(name: str, aliases: Mapping[str, str]) -> str:
-    found = canonical_gpu(name, aliases)
-    return found if any(key.lower() == name.lower() for key in aliases) else STAND_INS.get(found, found)
+    gpu = canonical_gpu(name, aliases)
+    return gpu if any(key.lower() == name.lower() for key in aliases) else SUBSTITUTES.get(gpu, gpu)
 
 
 @dataclass(slots=True)
 class _Job:
-    """A PAI job as its tasks add up."""
+    """A PAI job, summed over the tasks read so far."""
 
     line: int
     name: str
@@ -81,7 +81,7 @@ class _Job:
 
 
 def pai_records(file: IO[str], options: Options) -> Records:
-    """Whole jobs, after all tasks were read: the tasks of a job need not stand together."""
+    """The jobs, after all tasks have been read, because the tasks of a job need not be adjacent."""
     jobs: dict[str, _Job] = {}
     for line, cells in csv_lines(file):
         if isinstance(cells, InputError):
@@ -145,7 +145,7 @@ def _add_users(jobs: dict[str, _Job], table: Path) -> None:
     with open_text(table) as file:
         for line, cells in csv_lines(file):
             if isinstance(cells, InputError) or len(cells) != 6:
-                raise InputError("is no line of PAI's job table; wanted 6 fields", path=str(table), line=line)
+                raise InputError("is not a line of PAI's job table; wanted 6 fields", path=str(table), line=line)
             job = jobs.get(cells[0])
             if job is not None:
                 job.user = cells[2] or None
@@ -180,16 +180,16 @@ def openb_row(line: int, record: Mapping[str, str], options: Options) -> Row | L
 
 PAI = Format(
     name="pai",
-    title="Alibaba PAI v2020 pai_task_table.csv, with pai_job_table.csv beside it",
+    title="Alibaba PAI v2020 pai_task_table.csv, with pai_job_table.csv next to it",
     detect=lambda head: bool(_TASK_LINE.match(head.partition("\n")[0])) or head.startswith(",".join(_TASK)),
     records=pai_records,
     row=pai_row,
     notes=(
         "a job's GPUs are the sum over its tasks, rounded up: plan_gpu / 100 x inst_num",
-        "the tenant is the user, and submission that of the job, where pai_job_table.csv lies beside the file",
+        "the tenant is the user, and the submission time is that of the job, if pai_job_table.csv is next to the file",
         "a job may run on any type unless types are pinned; MISC (K40, K80, M60) counts as k80",
     ),
-    absolute_times=True,  # of a hidden date: as Unix time they keep hour and weekday in UTC+8
+    absolute_times=True,  # from an anonymised date; read as Unix time, hour and weekday are right in UTC+8
 )
 OPENB = Format(
     name="openb",

@@ -1,12 +1,12 @@
-"""Traces of Gavel and Shockwave: tab-separated lines without a header, told apart by how many fields they have.
+"""Traces of Gavel and Shockwave: tab-separated lines without a header, distinguished by their number of fields.
 
      7  job_type, command, num_steps_arg, needs_data_dir, total_steps, arrival_s, scale_factor          (Gavel, older)
     10  job_type, command, working_directory, num_steps_arg, needs_data_dir, total_steps, scale_factor,
         priority_weight, SLO, arrival_s                                                                 (Gavel)
     12  the same with mode before priority_weight and duration_s before arrival_s                       (Shockwave)
 
-Gavel counts every worker's mini-batch as a step (its throughput on n GPUs is the sum over n workers). Ours is a step of
-the whole job, so total_steps is divided by scale_factor, just as the throughput table is.
+Gavel counts every worker's mini-batch as a step (its throughput on n GPUs is the sum over n workers). Our step is one
+of the whole job, so total_steps is divided by scale_factor, just as the throughput table is.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ FORMAT = Format(
     notes=(
         "a job's id is its line, from 0",
         "steps are total_steps / scale_factor: Gavel counts the steps of every worker",
-        "SLOs are not read; batch sizes stay as they start, whatever Shockwave's mode says",
+        "SLOs are not read; batch sizes stay as they start, regardless of Shockwave's mode",
     ),
     numbered=True,
 )

@@ -1,4 +1,4 @@
-"""The elements of one long JSON array, one at a time, so that a log of gigabytes needs no gigabytes of memory."""
+"""The elements of one long JSON array, one at a time, so that a log of gigabytes does not need gigabytes of memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 def array_records(file: IO[str], opening: str) -> Records:
-    """(line, element) of the array that opens where the regular expression `opening` first matches."""
+    """(line, element) of the array that begins where the regular expression `opening` first matches."""
     decode = json.JSONDecoder().raw_decode
-    text, at, line, wanted = file.read(_CHUNK), 0, 1, _CHUNK
+    text, at, line, chars = file.read(_CHUNK), 0, 1, _CHUNK
     start = re.search(opening, text)
     if start is None:
-        raise InputError("holds no list of jobs near its beginning", path="", line=1)
+        raise InputError("has no list of jobs near its beginning", path="", line=1)
     at, line = start.end(), 1 + text.count("\n", 0, start.end())
     while True:
         begin = _end_of_blank(text, at)
@@ -29,16 +29,16 @@ def array_records(file: IO[str], opening: str) -> Records:
         try:
             element, end = decode(text, at)
         except RecursionError:
-            raise InputError("is nested too deep", path="", line=line) from None
+            raise InputError("is nested too deeply", path="", line=line) from None
         except ValueError as error:
-            more = file.read(wanted)
-            if not more:
+            chunk = file.read(chars)
+            if not chunk:
                 raise InputError(f"is not JSON: {getattr(error, 'msg', error)}", path="", line=line) from None
-            text, at = text[at:] + more, 0
-            wanted *= 2  # an element larger than a chunk must not cost its square
+            text, at = text[at:] + chunk, 0
+            chars *= 2  # otherwise a large element would take quadratic time
             continue
         yield line, element
-        line, at, wanted = line + text.count("\n", at, end), end, _CHUNK
+        line, at, chars = line + text.count("\n", at, end), end, _CHUNK
 
 
 def _end_of_blank(text: str, at: int) -> int:

@@ -2,7 +2,7 @@
 
 Helios  job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
 Acme    job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
-(Kalos has a few more columns; its times carry a zone)
+(Kalos has a few more columns, and its times have a zone)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fairlead.traces.importers.rows import (
 from fairlead.traces.importers.times import parse_time
 
 _COMMON = ("job_id", "user", "gpu_num", "state", "submit_time", "duration")
-ACME_GPU = "a100-80"  # both of its clusters are A100 with 80 GB
+ACME_GPU = "a100-80"  # both of its clusters have A100s with 80 GB
 
 
 def helios_records(file: IO[str], options: Options) -> Records:
@@ -52,9 +52,9 @@ def _row(record: Mapping[str, str], options: Options, tenant: str, ran_on: str |
     if options.completed_only and record["state"] != "COMPLETED":
         return NOT_COMPLETED
     duration_s = number(record, "duration")
-    never = ran_for(duration_s)
-    if never is not None:
-        return never
+    never_ran = ran_for(duration_s)
+    if never_ran is not None:
+        return never_ran
     return Row(
         id=record["job_id"],
         submit_s=parse_time(record["submit_time"], options.timezone),

@@ -1,4 +1,4 @@
-"""Our own trace: CSV below a few comment lines.
+"""Fairlead's own trace format: CSV below a few comment lines.
 
     # fairlead: trace/1
     # name: what it is called
@@ -6,9 +6,9 @@
     id,tenant,model,arrival_s,gpus,steps,widths,types,weight,relaxed
     7,vision,resnet50,360.5,4,12000,2|4|8,v100|a100,1.0,false
 
-`id`, `model`, `arrival_s` and `gpus` must be there; the other columns may be left out or empty. `gpus` is the width at
-which a step is counted; `widths` are all counts that will do (empty: just `gpus`), `types` all GPU types (empty: any).
-Empty `steps`: not known. Only above the column names does `#` open a comment.
+`id`, `model`, `arrival_s` and `gpus` are required; the other columns may be left out or empty. `gpus` is the width at
+which a step is counted; `widths` are all allowed numbers of GPUs (empty: only `gpus`), `types` all allowed types
+(empty: any). Empty `steps` are unknown. `#` starts a comment only above the column names.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ def row(line: int, record: Mapping[str, str], options: Options) -> Row | LeftOut
 
 
 def head_lines(name: str, notes: tuple[str, ...]) -> list[str]:
-    said = [f"name: {name}", *(f"note: {note}" for note in notes)]
-    return [f"# fairlead: {KIND}", *("# " + " ".join(line.split()) for line in said), ",".join(COLUMNS)]
+    comments = [f"name: {name}", *(f"note: {note}" for note in notes)]
+    return [f"# fairlead: {KIND}", *("# " + " ".join(line.split()) for line in comments), ",".join(COLUMNS)]
 
 
 def read_head(head: str) -> tuple[str | None, tuple[str, ...]]:
     """The name and the notes of a trace, from the beginning of its file."""
-    said = [line[1:].strip().partition(":") for line in head.splitlines() if line.startswith("#")]
-    names = [value.strip() for key, _, value in said if key == "name"]
-    return (names[0] if names else None), tuple(value.strip() for key, _, value in said if key == "note")
+    comments = [line[1:].strip().partition(":") for line in head.splitlines() if line.startswith("#")]
+    names = [value.strip() for key, _, value in comments if key == "name"]
+    return (names[0] if names else None), tuple(value.strip() for key, _, value in comments if key == "note")
 
 
 def line_parts(job: JobSpec) -> tuple[str, str]:
-    """What stands before and after the arrival time, so that a writer may still shift it."""
+    """The text before and after the arrival time, so that a writer can still shift it."""
     steps = "" if job.steps is None else repr(job.steps)
     widths = "" if job.widths == (job.gpus,) else "|".join(map(str, job.widths))
     types = _cell("|".join(job.types))
@@ -96,7 +96,7 @@ def _check_kind(comment: str, line: int) -> None:
 
 FORMAT = Format(
     name="fairlead",
-    title="our own CSV, made by `trace generate` and `trace convert`",
+    title="Fairlead's own CSV, written by `trace generate` and `trace convert`",
     detect=lambda head: head.startswith(("# fairlead: trace/", "id,")),
     records=records,
     row=row,

@@ -1,8 +1,8 @@
 """The Philly trace itself (Microsoft, ATC'19): `cluster_job_log`, one JSON array of jobs with their attempts.
 
-A job's GPUs are those of its last attempt. Its duration is the GPU time of all attempts that have both ends, spread over
-those GPUs: what was tried again was work for the cluster too. Times carry no zone (the site's was America/Los_Angeles,
-whose clock was set back inside the trace), so they are read in the zone that the user names.
+A job's GPUs are those of its last attempt. Its duration is the GPU time of all attempts that have both ends, divided by
+those GPUs, because repeated attempts were work for the cluster too. Times have no zone (the site's was
+America/Los_Angeles, whose clock was set back inside the trace), so they are read in the zone that the user names.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def row(line: int, record: Any, options: Options) -> Row | LeftOut:
         raise InputError(f"attempts is {attempts!r}; wanted a list")
     ended = [ran for attempt in attempts if (ran := _attempt(attempt, options)) is not None]
     if not ended:
-        return NOT_ENDED if attempts else LeftOut("was never started")
+        return NOT_ENDED if attempts else LeftOut("was never_ran started")
     gpus = ended[-1][0]
     if gpus == 0:
         return NO_GPU
     gpu_s = sum(count * seconds for count, seconds in ended)
-    never = ran_for(gpu_s, from_="GPU time")
-    return never or Row(
+    never_ran = ran_for(gpu_s, from_="GPU time")
+    return never_ran or Row(
         id=_text(record, "jobid"),
         submit_s=parse_time(str(submitted), options.timezone),
         gpus=gpus,
@@ -62,7 +62,7 @@ def row(line: int, record: Any, options: Options) -> Row | LeftOut:
 
 
 def _attempt(attempt: Any, options: Options) -> tuple[int, float] | None:
-    """GPUs and seconds; None where an end is missing."""
+    """The GPUs and seconds of an attempt; None if its start or end is missing."""
     if not isinstance(attempt, dict) or not isinstance(attempt.get("detail", []), list):
         raise InputError(f"found {str(attempt)[:40]!r} among the attempts; wanted start_time, end_time and detail")
     start, end = attempt.get("start_time"), attempt.get("end_time")

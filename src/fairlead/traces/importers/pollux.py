@@ -1,7 +1,7 @@
 """Workloads of Pollux (OSDI'21) and Sia (SOSP'23): name,time,application,num_replicas,batch_size.
 
-They say what is trained, not how long; an application is always trained for the same number of samples, which is the
-iterations x batch of the runs in Pollux's profiles (validation-*.csv, all epochs of its simulator).
+They name what is trained, but not for how long. An application is always trained for the same number of samples: the
+iterations x batch size of the runs in Pollux's profiles (validation-*.csv, all epochs of its simulator).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every importer speaks: a row is one job as its file tells it, None where the file is silent."""
+"""The types that importers share. A row is one job as its file describes it; fields that the file lacks are None."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from fairlead.rates.profile import Profile
 
 
 class Row(NamedTuple):
-    """Work stands in `steps`, in `samples`, or as the time `duration_s` that the job took on `gpus` of type `ran_on`
-    over `nodes`.
+    """One job of a file.
+
+    Its work is in `steps`, in `samples`, or is the time `duration_s` that it took on `gpus` of type `ran_on` over
+    `nodes`.
     """
 
     id: str
@@ -32,23 +34,23 @@ class Row(NamedTuple):
     types: tuple[str, ...] = ()
     weight: float = 1.0
     relaxed: bool = False
-    ended: str = ""  # how, where it did not complete
+    ended: str = ""  # how it ended, if it did not complete
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A record that is well formed but no GPU training job; counted by reason."""
+    """A record that is well formed but not a GPU training job; counted by reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a reader may choose.
+    """Choices of the user about how a file is read.
 
-    `reference` is the GPU type on which durations are taken to be measured; without it, the type that the file names
-    for the job, else v100. `timezone` is that of time stamps without one. `completed_only` drops jobs that failed or
-    were cancelled; they held GPUs too, so they count otherwise. `pin_types` keeps every job on the type it ran on.
+    `reference` is the GPU type on which durations are assumed to be measured; without it, the type that the file names
+    for the job, else v100. `timezone` applies to time stamps without one. `completed_only` drops jobs that failed or
+    were cancelled; by default they count, because they held GPUs too. `pin_types` keeps each job on the type it ran on.
     """
 
     profile: Profile | None = None
@@ -71,8 +73,10 @@ Records = Iterator[tuple[int, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One importer. `records` yields (line, record), an InputError standing for a record that cannot be cut out;
-    `row` reads the record of a line. `notes` says what is assumed, for the head of a converted file.
+    """One importer.
+
+    `records` yields (line, record), with an InputError in place of a record that cannot be parsed; `row` reads the
+    record of a line. `notes` lists assumptions, for the head of a converted file.
     """
 
     name: str
@@ -94,7 +98,7 @@ def csv_records(
     quoted: bool = True,
     above: int = 0,
 ) -> Records:
-    """Records by column name; blank lines are passed over. `above` lines of the file came before these."""
+    """Records by column name, without blank lines. `above` is the number of lines before these."""
     columns: list[str] = []
     for line, cells in csv_lines(file, delimiter=delimiter, quoted=quoted, above=above):
         if isinstance(cells, InputError):
@@ -130,7 +134,7 @@ def _checked_columns(cells: list[str], required: Sequence[str], known: Collectio
         if known is not None and name not in known:
             raise InputError(f'unknown column "{name}"; {did_you_mean(name, known)}', path="", line=line)
         if columns.count(name) > 1:
-            raise InputError(f'column "{name}" stands twice; keep one', path="", line=line)
+            raise InputError(f'column "{name}" appears twice; keep one', path="", line=line)
     missing = [name for name in required if name not in columns]
     if missing:
         raise InputError(f'has no column "{missing[0]}"; wanted {",".join(required)}', path="", line=line)
@@ -149,7 +153,7 @@ def number(record: Mapping[str, str], name: str) -> float:
 
 
 def whole(record: Mapping[str, str], name: str) -> int:
-    """A whole number, also where a tool wrote it as 4.0."""
+    """A whole number, also if a tool wrote it as 4.0."""
     text = record[name]
     try:
         return int(text)
@@ -161,7 +165,7 @@ def whole(record: Mapping[str, str], name: str) -> int:
 
 
 def ran_for(duration_s: float, *, from_: str = "duration") -> LeftOut | None:
-    """A reason to leave a job out if it never ran; less than no time is a mistake in the file."""
+    """A reason to leave a job out if it never ran; a negative time is a mistake in the file."""
     if duration_s < 0:
         raise InputError(f"{from_} is {duration_s:g} s; wanted a time that is not negative")
     return LeftOut("ran for no time") if duration_s == 0 else None

@@ -3,8 +3,8 @@
     sacct -aX --parsable2 --format=JobID,User,Account,State,Submit,ElapsedRaw,AllocTRES,ReqTRES
     sacct -aX --json
 
-The tenant is the account (else the user). GPUs are what was allocated; the type they had is where the job ran, and a
-type that the job asked for by name is the only one it may use. Lines of job steps are passed over.
+The tenant is the account (else the user). GPUs are those that were allocated, and their type is the one that the job
+ran on. A type that the job requested by name is the only one that it may use. Lines of job steps are skipped.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def text_row(line: int, record: Mapping[str, str], options: Options) -> Row | Le
         state=state,
         submit_s=parse_time(record["Submit"], options.timezone),
         elapsed_s=_elapsed_s(record),
-        had=_gpus(record["AllocTRES"]),
-        asked=_gpus(record.get("ReqTRES", "")),
-        nodes=int(found[1]) if (found := _NODES.search(record["AllocTRES"])) else None,
+        allocated=_gpus(record["AllocTRES"]),
+        requested=_gpus(record.get("ReqTRES", "")),
+        nodes=int(match[1]) if (match := _NODES.search(record["AllocTRES"])) else None,
     )
 
 
@@ -95,15 +95,15 @@ def json_row(line: int, record: Any, options: Options) -> Row | LeftOut:
             state=state,
             submit_s=_plain(time["submission"]),
             elapsed_s=_plain(time["elapsed"]),
-            had=_json_gpus(tres["allocated"]),
-            asked=_json_gpus(tres.get("requested", ())),
+            allocated=_json_gpus(tres["allocated"]),
+            requested=_json_gpus(tres.get("requested", ())),
             nodes=next(
                 (int(_plain(entry["count"])) for entry in tres["allocated"] if entry.get("type") == "node"), None
             ),
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise InputError(f"is no job as sacct --json writes it ({what}); wanted job_id, state, time and tres") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"is not a job of sacct --json ({reason}); wanted job_id, state, time and tres") from None
 
 
 def _row(
@@ -114,17 +114,17 @@ def _row(
     state: str,
     submit_s: float,
     elapsed_s: float,
-    had: _Gpus,
-    asked: _Gpus,
+    allocated: _Gpus,
+    requested: _Gpus,
     nodes: int | None,
 ) -> Row | LeftOut:
-    gpus = _total(had)
+    gpus = _total(allocated)
     if gpus == 0:
         return NO_GPU
     if options.completed_only and state != _COMPLETED:
         return NOT_COMPLETED
-    ran_on = _types(had, options)
-    types = ran_on if options.pin_types else _types(asked, options)
+    ran_on = _types(allocated, options)
+    types = ran_on if options.pin_types else _types(requested, options)
     return ran_for(elapsed_s, from_="elapsed time") or Row(
         id=job,
         submit_s=submit_s,
@@ -143,12 +143,12 @@ def _gpus(tres: str) -> _Gpus:
 
 
 def _json_gpus(tres: Iterable[Mapping[str, Any]]) -> _Gpus:
-    found = [(entry["name"], int(_plain(entry["count"]))) for entry in tres if entry.get("type") == "gres"]
-    return [(name.partition(":")[2], count) for name, count in found if name.partition(":")[0] == "gpu"]
+    resources = [(entry["name"], int(_plain(entry["count"]))) for entry in tres if entry.get("type") == "gres"]
+    return [(name.partition(":")[2], count) for name, count in resources if name.partition(":")[0] == "gpu"]
 
 
 def _total(gpus: _Gpus) -> int:
-    """Slurm lists GPUs by type and once more as a plain sum; some sites have only one of the two."""
+    """The number of GPUs. Slurm lists GPUs by type and again as a sum; some sites have only one of the two."""
     plain = [count for kind, count in gpus if not kind]
     return plain[0] if plain else sum(count for _, count in gpus)
 
@@ -168,13 +168,13 @@ def _elapsed_s(record: Mapping[str, str]) -> float:
 
 
 def _plain(value: Any) -> float:
-    """Newer versions of Slurm wrap numbers: {"set": true, "infinite": false, "number": 4}."""
+    """The number itself; newer versions of Slurm wrap numbers: {"set": true, "infinite": false, "number": 4}."""
     return float(value["number"] if isinstance(value, dict) else value)
 
 
 _NOTES = (
     "the tenant is the account, else the user",
-    "a job may run on any type unless it asked for one by name",
+    "a job may run on any type unless it requested one by name",
 )
 TEXT = Format(
     name="sacct",

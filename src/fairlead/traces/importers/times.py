@@ -1,4 +1,4 @@
-"""Time stamps as logs write them, to seconds since 1970 UTC. One without a zone is read in the zone that the user names."""
+"""Time stamps of logs as seconds since 1970 UTC; the user names the zone of time stamps without one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(text: str, timezone: str = "UTC") -> float:
-    """ISO 8601, with a blank or a T. Where the clock was set back an hour runs twice; its first run is meant."""
+    """Seconds since 1970 of an ISO 8601 time, with a blank or a T; an ambiguous time is the earlier one."""
     try:
         stamp = datetime.fromisoformat(text)
     except ValueError:
-        raise InputError(f'time "{text}" is not understood; wanted such as 2017-10-09 07:01:55') from None
+        raise InputError(f'time "{text}" is not understood; wanted, for example, 2017-10-09 07:01:55') from None
     since = stamp - _EPOCH_UTC if stamp.tzinfo is not None else _zoned(timezone)(stamp)
     return since.days * 86400.0 + since.seconds + since.microseconds * 1e-6
 
