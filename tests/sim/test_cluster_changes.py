@@ -43,12 +43,12 @@ def test_a_job_starts_on_the_node_that_joins(tmp_path: Path) -> None:
 def test_a_node_that_leaves_loses_its_jobs_first(tmp_path: Path) -> None:
     made = changing(setup([job("a", 4)], "v100:4,k80:4", round_s=60.0), LEAVE)
 
-    result, told = run_checked(made, tmp_path / "journal")
+    result, checked = run_checked(made, tmp_path / "journal")
 
     lines = [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()[1:]]
     at_once = [line["event"] for line in lines if line["time_s"] == 100.0]
     assert at_once == ["node_down", "lost", "node_removed"]
-    assert told.jobs["a"].starts == 2
+    assert checked.jobs["a"].starts == 2
     assert result.state.capacity.tolist() == [0, 4]
 
 
@@ -56,13 +56,13 @@ def test_others_take_gpus_from_the_job_that_started_last(tmp_path: Path) -> None
     jobs = [job("a", 2), job("b", 2, at=60.0)]
     made = changing(setup(jobs, round_s=60.0), Change(90.0, ChangeKind.USABLE, "v100-1", usable=3))
 
-    _, told = run_checked(made, tmp_path / "journal")
+    _, checked = run_checked(made, tmp_path / "journal")
 
-    assert told.jobs["a"].starts == 1
-    assert told.jobs["b"].starts == 2
+    assert checked.jobs["a"].starts == 1
+    assert checked.jobs["b"].starts == 2
 
 
-def test_jobs_for_which_nothing_is_left_wait_and_the_run_ends_in_spite_of_faults() -> None:
+def test_jobs_without_usable_gpus_wait_and_the_run_ends_in_spite_of_faults() -> None:
     world = World(mtbf_s=1000.0, repair_s=10.0)
     made = changing(setup([job("a", 4), job("b", 1, types=("k80",))], "v100:4,k80:1", world=world), LEAVE)
     made = replace(
@@ -156,12 +156,12 @@ def test_a_change_that_does_not_fit_the_cluster_is_refused(change: Change, messa
         changing(setup([job("a")]), change).clusters()
 
 
-def test_single_tasks_need_a_cluster_that_stays() -> None:
+def test_single_tasks_need_a_cluster_that_does_not_change() -> None:
     with pytest.raises(InputError, match="policies that decide rounds"):
         simulate(changing(setup([job("a")], policy="hare"), JOIN))
 
 
-def test_jobs_of_a_type_that_left_are_measured_against_what_there_was() -> None:
+def test_jobs_of_a_type_that_left_are_measured_against_the_former_cluster() -> None:
     made = changing(
         setup([job("a", 4), job("b", 1, 4000.0, types=("k80",))], "v100:4,k80:1"), replace(LEAVE, time_s=2000.0)
     )

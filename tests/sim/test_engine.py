@@ -1,4 +1,4 @@
-"""The virtual clock is exact, and nothing is decided or counted that cannot have changed."""
+"""The virtual clock is exact, and nothing is decided or counted while nothing can have changed."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_nothing_happens_before_the_time_it_waits_for() -> None:
     assert isinstance(only(world.wait(100.0)), Arrived)
 
 
-def test_without_anything_to_come_time_stands_still() -> None:
+def test_time_does_not_advance_without_future_events() -> None:
     world = engine()
 
     assert world.wait(math.inf) == []
     assert world.now() == 0.0
 
 
-def test_a_job_that_was_stopped_goes_on_where_it_was_after_its_restart() -> None:
+def test_a_job_that_was_stopped_continues_where_it_was_after_its_restart() -> None:
     world = engine(job("a", samples=100.0), restart_s=7.0)
     world.wait(math.inf)
     start(world, 0.0, 0)
@@ -101,7 +101,7 @@ def test_a_job_that_was_stopped_goes_on_where_it_was_after_its_restart() -> None
     assert end.time_s == 50.0 + 7.0 + 60.0
 
 
-def test_a_job_that_is_stopped_while_it_restores_has_done_what_it_had() -> None:
+def test_a_job_that_is_stopped_while_it_restores_keeps_its_samples() -> None:
     world = engine(job("a", samples=100.0), restart_s=30.0)
     world.wait(math.inf)
     kept = []
@@ -118,7 +118,7 @@ def test_a_job_that_is_stopped_while_it_restores_has_done_what_it_had() -> None:
     assert kept == [10.0, 10.0]
 
 
-def test_jobs_that_end_in_one_instant_end_in_one_event_before_what_arrives_then() -> None:
+def test_jobs_that_end_at_the_same_time_share_one_event_before_arrivals() -> None:
     world = engine(job("a", samples=60.0), job("b", samples=60.0), job("c", at=60.0))
     world.wait(0.0)
     start(world, 0.0, 0, 1)
@@ -133,7 +133,7 @@ def test_jobs_that_end_in_one_instant_end_in_one_event_before_what_arrives_then(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_failure_takes_a_job_back_to_its_last_checkpoint(seed: int) -> None:
-    """It saves every 100 s; the first failure comes when the seed says."""
+    """The job saves every 100 s; the seed decides when the first failure comes."""
     down_s = Faults(1, 400.0, 60.0, seed).next_s
     faulty = World(mtbf_s=400.0, repair_s=60.0, checkpoint_s=100.0, seed=seed)
     world = engine(job("a", samples=1e6), cluster="v100:1", world=faulty)
@@ -161,15 +161,15 @@ def test_faults_come_from_the_seed() -> None:
 
 
 def test_faults_come_in_order_and_every_node_goes_down_and_up_in_turn() -> None:
-    seen = turns(1)
+    drawn = turns(1)
 
-    assert [turn.time_s for turn in seen] == sorted(turn.time_s for turn in seen)
+    assert [turn.time_s for turn in drawn] == sorted(turn.time_s for turn in drawn)
     for node in range(3):
-        kinds = [type(turn) for turn in seen if turn.node == node]
+        kinds = [type(turn) for turn in drawn if turn.node == node]
         assert kinds == [NodeDown, NodeUp] * (len(kinds) // 2) + [NodeDown] * (len(kinds) % 2)
 
 
-def test_nodes_are_up_as_large_a_part_of_the_time_as_the_means_say() -> None:
+def test_the_fraction_of_time_that_nodes_are_up_follows_from_the_means() -> None:
     faults, down_s, since = Faults(50, 300.0, 100.0, 0), 0.0, {}
     turn: NodeDown | NodeUp = faults.pop()
     while turn.time_s < 20_000.0:
@@ -192,20 +192,20 @@ def truth(cluster: str, world: World, speeds: Profile = THREE) -> Truth:
 
 
 def test_the_slowest_node_sets_the_pace() -> None:
-    found = truth("v100:8", World(server_factor=(0.5, 1.0)))
-    alone = [found.rate(0, ((node, 4),)) for node in (0, 1)]
+    uneven = truth("v100:8", World(server_factor=(0.5, 1.0)))
+    alone = [uneven.rate(0, ((node, 4),)) for node in (0, 1)]
 
     assert alone[0] != alone[1]
-    assert found.rate(0, ((0, 2), (1, 2))) == pytest.approx(min(alone))
+    assert uneven.rate(0, ((0, 2), (1, 2))) == pytest.approx(min(alone))
     assert all(0.5 * 16.0 <= rate <= 16.0 for rate in alone)
 
 
 def test_on_several_types_the_fast_gpus_take_the_tasks_of_the_slow_ones_if_that_is_faster() -> None:
-    """Two V100 that do two tasks each are done in half the time of a K80 that does one."""
+    """Two V100s with two tasks each finish in half the time of a K80 with one."""
     assert truth("v100:4,k80:4", World()).rate(0, ((0, 2), (1, 2))) == 8.0
 
 
-def test_spreading_costs_what_the_profile_says() -> None:
+def test_spreading_costs_what_the_profile_states() -> None:
     speeds = Profile("x", (speed("fast", "v100", 1.0),), {"fast": ModelFacts(spread=0.25)})
 
     assert truth("v100:8", World(), speeds).rate(0, ((0, 2), (1, 2))) == pytest.approx(1.0)
@@ -215,7 +215,7 @@ def test_declared_lengths_are_off_by_no_more_than_the_error() -> None:
     jobs = [job(f"j{i}") for i in range(200)]
     made = setup(jobs, world=World(length_error=0.3))
 
-    ratios = [(said.steps or 0.0) / 1000.0 for said in made.truth().declared()]
+    ratios = [(spec.steps or 0.0) / 1000.0 for spec in made.truth().declared()]
 
     assert 0.7 <= min(ratios) < 0.8
     assert 1.2 < max(ratios) <= 1.3
@@ -239,7 +239,7 @@ def test_a_simulation_needs_true_lengths() -> None:
         {"repair_s": 0.0},
     ],
 )
-def test_a_world_that_makes_no_sense_is_refused(bad: dict[str, object]) -> None:
+def test_a_world_with_invalid_parameters_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(InputError):
         World(**bad)  # type: ignore[arg-type]
 
@@ -248,60 +248,60 @@ def test_a_world_that_makes_no_sense_is_refused(bad: dict[str, object]) -> None:
 
 
 def test_a_job_that_ends_inside_a_round_ends_at_its_exact_time(tmp_path: Path) -> None:
-    _, told = run_checked(setup([job("a", samples=500.25)]), tmp_path / "journal")
+    _, checked = run_checked(setup([job("a", samples=500.25)]), tmp_path / "journal")
 
-    assert told.jobs["a"].end_s == 500.25
+    assert checked.jobs["a"].end_s == 500.25
 
 
 def test_rounds_in_which_nothing_can_change_are_not_decided(tmp_path: Path) -> None:
     """Ten thousand rounds pass; only the first has anything to decide."""
-    result, told = run_checked(setup([job("a", samples=3.6e6)], "v100:1"), tmp_path / "journal")
+    result, checked = run_checked(setup([job("a", samples=3.6e6)], "v100:1"), tmp_path / "journal")
 
     assert result.run.rounds == 10_000
-    assert told.records["decision"] == 1
+    assert checked.records["decision"] == 1
 
 
 @pytest.mark.parametrize("policy", ["fifo", "fifo-sticky", "srtf", "las", "gavel"])
 def test_two_jobs_with_a_gpu_each_are_left_alone(policy: str, tmp_path: Path) -> None:
     jobs = [job("a", samples=3.6e5), job("b", samples=3.6e5)]
 
-    _, told = run_checked(setup(jobs, "v100:2", policy), tmp_path / "journal")
+    _, checked = run_checked(setup(jobs, "v100:2", policy), tmp_path / "journal")
 
-    assert told.records["decision"] <= 5  # las: a job may sink into a lower queue
+    assert checked.records["decision"] <= 5  # las: a job may move to a lower queue
 
 
-def test_a_decision_follows_every_kind_of_news(tmp_path: Path) -> None:
+def test_a_decision_follows_every_kind_of_event(tmp_path: Path) -> None:
     """An arrival while the cluster is full, and an end that makes room."""
-    _, told = run_checked(setup([job("a", samples=700.0), job("b", at=10.0)], "v100:1"), tmp_path / "journal")
+    _, checked = run_checked(setup([job("a", samples=700.0), job("b", at=10.0)], "v100:1"), tmp_path / "journal")
 
-    assert told.jobs["b"].first_start_s == 720.0
-    assert told.records["decision"] == 3
+    assert checked.jobs["b"].first_start_s == 720.0
+    assert checked.records["decision"] == 3
 
 
 def test_a_lost_job_starts_again_and_finishes(tmp_path: Path) -> None:
     world = World(mtbf_s=3000.0, repair_s=60.0, checkpoint_s=300.0, seed=3)
 
-    result, told = run_checked(setup([job("a", samples=20_000.0)], "v100:1", world=world), tmp_path / "journal")
+    result, checked = run_checked(setup([job("a", samples=20_000.0)], "v100:1", world=world), tmp_path / "journal")
 
-    assert told.records["lost"] > 0
+    assert checked.records["lost"] > 0
     assert result.state.end_s[0] > 20_000.0
 
 
 def test_a_view_grows_with_active_jobs_only() -> None:
-    """Hundreds of jobs have come and gone; the picture that is decided upon holds the few that are there."""
+    """Hundreds of jobs have come and gone; the view contains only the few that are active."""
     jobs = [job(f"j{i:03}", samples=300.0, at=360.0 * i) for i in range(300)]
-    seen: list[int] = []
+    jobs_in_view: list[int] = []
     fifo = ROUND_POLICIES["fifo"]
 
     def watch(view: View, memory: None) -> tuple[Allocation, None]:
-        seen.append(view.jobs)
+        jobs_in_view.append(view.jobs)
         assert len(view.spots) <= view.jobs
         return fifo.allocate(view, memory)
 
     simulate(setup(jobs, "v100:2", replace(fifo, allocate=watch)))
 
-    assert len(seen) >= 300
-    assert max(seen) <= 2
+    assert len(jobs_in_view) >= 300
+    assert max(jobs_in_view) <= 2
 
 
 @settings(max_examples=20)
@@ -311,17 +311,17 @@ def test_one_job_alone_takes_just_its_samples_over_its_rate(cluster: Cluster, se
     made = setup([job("a", samples=5000.0, model="m")], cluster, "fifo", speeds, world=World(seed=seed))
 
     with tempfile.TemporaryDirectory() as folder:
-        _, told = run_checked(made, Path(folder) / "journal")
+        _, checked = run_checked(made, Path(folder) / "journal")
 
-    assert told.jobs["a"].end_s == pytest.approx(5000.0 / 3.0)
+    assert checked.jobs["a"].end_s == pytest.approx(5000.0 / 3.0)
 
 
 def test_a_cluster_of_unequal_nodes_holds_a_gang_over_several(tmp_path: Path) -> None:
     cluster = build_cluster([NodeGroup(1, "v100", 3), NodeGroup(2, "v100", 1)])
 
-    _, told = run_checked(setup([job("a", 5, samples=500.0)], cluster), tmp_path / "journal")
+    _, checked = run_checked(setup([job("a", 5, samples=500.0)], cluster), tmp_path / "journal")
 
-    assert told.jobs["a"].end_s == 100.0
+    assert checked.jobs["a"].end_s == 100.0
 
 
 def test_the_short_form_is_a_cluster_like_any_other() -> None:

@@ -1,4 +1,4 @@
-"""The simulator starts from a folded state: what comes then is what would have come without the break."""
+"""The simulator starts from a folded state: the run continues as it would have without the interruption."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fairlead.studies.runs.simulate import Result, Setup, simulate
 
 @dataclass
 class Tape:
-    """Keeps all that a journal is told."""
+    """Keeps all records of a journal."""
 
     records: list[Record] = field(default_factory=list)
 
@@ -53,7 +53,7 @@ def empty(made: Setup) -> State:
     return State(made.cluster, made.estimator(), made.tenant_weight)
 
 
-def told(made: Setup) -> list[Record]:
+def records_of(made: Setup) -> list[Record]:
     tape = Tape()
     simulate(made, watch=tape)
     return tape.records
@@ -62,7 +62,7 @@ def told(made: Setup) -> list[Record]:
 def continue_run(
     made: Setup, state: State, tape: Tape, carried: Carried | None, until_s: float | None = None
 ) -> Result:
-    """With the world of the set-up: its speeds, its true lengths and its faults."""
+    """Continue in the world of the set-up: with its speeds, its true lengths and its faults."""
     steps = {spec.id: spec.steps for spec in made.trace.jobs}
     return simulate_from(
         state,
@@ -84,7 +84,7 @@ WORLDS = (
     3,
     4,
     6,
-)  # both ways to decide, with and without min_run, hidden speeds, wrong lengths, restarts up to 400 s
+)  # decisions by rounds and by events, with and without min_run, hidden speeds, wrong lengths, restarts up to 400 s
 
 
 def world(policy: Policy, example: int) -> Setup:
@@ -94,7 +94,7 @@ def world(policy: Policy, example: int) -> Setup:
 
 
 def some_times(records: list[Record]) -> list[float]:
-    """Instants in which something happens, and moments between them."""
+    """Times of events, and times between them."""
     times = sorted({record.time_s for record in records})
     between = [(one + two) / 2 for one, two in pairwise(times)]
     return [*times[:: len(times) // 3 + 1], *between[1 :: len(between) // 2 + 1]]
@@ -102,7 +102,7 @@ def some_times(records: list[Record]) -> list[float]:
 
 @pytest.mark.parametrize("example", WORLDS)
 @pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))
-def test_a_break_changes_no_event(policy: Policy, example: int) -> None:
+def test_an_interruption_changes_no_event(policy: Policy, example: int) -> None:
     made, whole = world(policy, example), Tape()
     result = simulate(made, watch=whole)
     for time_s in some_times(whole.records):
@@ -116,20 +116,20 @@ def test_a_break_changes_no_event(policy: Policy, example: int) -> None:
         assert second.state.busy_gpu_s == pytest.approx(result.state.busy_gpu_s)
 
 
-def test_the_worlds_hold_what_the_law_is_about() -> None:
-    seen = [world(find_round_policy("las"), example) for example in WORLDS]
-    kinds = {type(record) for made in seen for record in told(made)}
+def test_the_worlds_cover_every_kind_of_record_and_setting() -> None:
+    setups = [world(find_round_policy("las"), example) for example in WORLDS]
+    kinds = {type(record) for made in setups for record in records_of(made)}
     assert {NodeDown, NodeUp, Lost, Stopped} <= kinds
-    assert {made.settings.when for made in seen} == set(When)
-    assert {made.settings.min_run_s > 0 for made in seen} == {False, True}
-    assert {made.world.length_error > 0 for made in seen} == {False, True}
-    assert any(made.world.server_factor != (1.0, 1.0) for made in seen)
-    assert {made.sensing for made in seen} == set(Sensing)
+    assert {made.settings.when for made in setups} == set(When)
+    assert {made.settings.min_run_s > 0 for made in setups} == {False, True}
+    assert {made.world.length_error > 0 for made in setups} == {False, True}
+    assert any(made.world.server_factor != (1.0, 1.0) for made in setups)
+    assert {made.sensing for made in setups} == set(Sensing)
 
 
 @pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))
 def test_a_journal_holds_all_that_the_rest_of_the_run_depends_on(policy: Policy, tmp_path: Path) -> None:
-    """Memory included: the decisions up to then are taken again."""
+    """This includes the memory: the decisions up to that point are made again."""
     made, whole, path = world(policy, 0), Tape(), tmp_path / "run.jsonl"
     simulate(made, path, watch=whole)
     for time_s in some_times(whole.records)[1:]:
@@ -143,9 +143,9 @@ def test_a_journal_holds_all_that_the_rest_of_the_run_depends_on(policy: Policy,
 
 
 def test_any_record_of_an_instant_may_be_the_last_one_that_was_folded() -> None:
-    """Jobs that were starting, stopping or on a node that has just failed are settled as in the whole run."""
+    """Jobs that were starting, stopping or on a node that has just failed continue as in the uninterrupted run."""
     made = world(find_round_policy("las"), 0)
-    records = told(made)
+    records = records_of(made)
     for cut in range(0, len(records), 3):
         state = empty(made)
         _, carried = carry(records[:cut], state, as_round_policy(made.policy), made.settings)
@@ -158,9 +158,9 @@ def test_any_record_of_an_instant_may_be_the_last_one_that_was_folded() -> None:
 @pytest.mark.parametrize("name", ["fifo", "srtf", "las"])
 @pytest.mark.parametrize("example", WORLDS)
 def test_a_policy_that_remembers_nothing_needs_no_memory(name: str, example: int) -> None:
-    """It may decide once more at the next boundary; what happens is the same."""
+    """It may decide once more at the next boundary, but the events are the same."""
     made = world(find_round_policy(name), example)
-    whole = told(made)
+    whole = records_of(made)
     for time_s in some_times(whole)[1:]:
         tape = Tape()
         first = continue_run(made, empty(made), tape, None, time_s)
@@ -200,12 +200,12 @@ def test_a_job_past_its_length_ends_now_and_one_on_a_node_that_is_down_is_lost()
 
     ended = {spec.id: float(result.state.end_s[j]) for j, spec in enumerate(state.specs)}
     assert ended["over"] == 50.0
-    assert ended["lost"] == 60.0 + 1000.0  # it starts again from its last checkpoint, which was none
+    assert ended["lost"] == 60.0 + 1000.0  # it starts again from the beginning, because it had no checkpoint
     assert [type(record) for record in tape.records[:2]] == [Lost, Finished]
 
 
-def test_what_was_learnt_is_true_where_no_other_truth_is_stated() -> None:
-    """The node was found to be half as fast; a job that comes later runs at half the profile's rate there."""
+def test_learnt_rates_are_the_truth_if_no_other_truth_is_stated() -> None:
+    """The node was observed to be half as fast; a later job runs at half the profile's rate there."""
     cluster = parse_short_form("v100:1")
     state = State(cluster, build_estimator(THREE, cluster, None, Sensing.THREE_LAYER))
     state.fold(Arrived(0.0, job("a", samples=1000.0)))
@@ -220,7 +220,7 @@ def test_what_was_learnt_is_true_where_no_other_truth_is_stated() -> None:
     assert plain.state.end_s[1] == 2040.0 + 100.0
 
 
-def test_the_state_that_is_simulated_from_stays_as_it_is() -> None:
+def test_simulating_from_a_state_does_not_change_it() -> None:
     made = world(find_round_policy("gavel"), 0)
     first = continue_run(made, empty(made), Tape(), None, 900.0)
     before = dump(first.state)

@@ -47,18 +47,18 @@ def test_a_model_is_measured_once_at_every_width() -> None:
     profiling = plan(setup(jobs, MIXED, "fifo", SPEEDS, world=WORLD).truth())
 
     assert len(profiling.trials) == 6
-    # The second is known; the fourth stands behind the third, which is not at its width.
+    # The second is known; the fourth waits behind the third, whose width has not been measured.
     assert profiling.ready_s == (90.0, 500.0, 690.0, 690.0)
 
 
-def test_without_a_cost_jobs_are_there_when_they_arrive() -> None:
+def test_without_a_cost_jobs_can_be_scheduled_when_they_arrive() -> None:
     profiling = plan(setup([job("a", at=5.0)], MIXED, "fifo", world=World()).truth())
 
     assert (profiling.ready_s, profiling.trials, profiling.gpu_s) == ((5.0,), (), 0)
 
 
 def test_a_trial_takes_free_gpus_before_those_of_jobs() -> None:
-    """Two nodes of two: one GPU is free on the second node, whose other GPU job 7 holds; job 3 has the first node."""
+    """Two nodes of two GPUs: job 3 holds the first node and job 7 one GPU of the second."""
     held = [(3, ((0, 2),)), (7, ((1, 1),))]
 
     assert in_the_way(Trial(0.0, 30.0, 0, 1), MIXED, held) == []
@@ -67,7 +67,7 @@ def test_a_trial_takes_free_gpus_before_those_of_jobs() -> None:
 
 
 def test_a_running_job_pauses_for_a_trial_and_ends_that_much_later() -> None:
-    """The only GPU: `a` is measured 0..30, starts at 100 and is paused 150..180 for `b`, which waits till it ends."""
+    """One GPU: `a` is measured 0..30, starts at 100 and is paused 150..180 for `b`, which waits until `a` ends."""
     speeds = profile({m: {"v100": 1.0} for m in "ab"})
     jobs = [job("a", samples=250.0, model="a"), job("b", samples=50.0, model="b", at=150.0)]
 
@@ -95,6 +95,6 @@ def test_every_policy_runs_with_profiling_and_faults(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.nan, 1e9])
-def test_a_cost_that_makes_no_sense_is_refused(seconds: float) -> None:
+def test_a_cost_out_of_range_is_refused(seconds: float) -> None:
     with pytest.raises(InputError, match="profiling takes"):
         World(profiling_s=seconds)

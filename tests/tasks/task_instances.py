@@ -1,4 +1,4 @@
-"""Task-level instances by hand and by hypothesis, and an oracle that tries everything."""
+"""Task-level instances, hand-made and from hypothesis, and an oracle that tries everything."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ def toy(*, j2_in_a_row: bool) -> Instance:
     )
 
 
-def drawn(given: Instance, rows: list[tuple[int, int, int, int, float]]) -> Schedule:
+def drawn(case: Instance, rows: list[tuple[int, int, int, int, float]]) -> Schedule:
     """A schedule from (job, round, task, GPU, start) rows; ends follow from the task times."""
     job, round_, task, gpu, start = (np.array(column) for column in zip(*rows, strict=True))
-    return Schedule(job, round_, task, gpu, start, start + given.known.task_s[job, given.type_of[gpu]])
+    return Schedule(job, round_, task, gpu, start, start + case.known.task_s[job, case.type_of[gpu]])
 
 
-def total(given: Instance, schedule: Schedule) -> float:
-    """sum w C of a schedule that can be carried out."""
-    assert violations(given, schedule) == []
-    return weighted_completion_s(given, schedule)
+def total(case: Instance, schedule: Schedule) -> float:
+    """sum w C of a schedule, which must be feasible."""
+    assert violations(case, schedule) == []
+    return weighted_completion_s(case, schedule)
 
 
-def optimum(given: Instance) -> float:
-    """The least sum of w C, by trying every order of starts on every GPU. For a dozen tasks at most."""
-    known, kind = given.known, given.type_of.tolist()
+def optimum(case: Instance) -> float:
+    """The least sum of w C, by trying every order of starts on every GPU. For at most a dozen tasks."""
+    known, kind = case.known, case.type_of.tolist()
     T, S = known.task_s.tolist(), known.sync_s.tolist()
-    k, K = known.scale.tolist(), given.tasks.tolist()
+    k, K = known.scale.tolist(), case.tasks.tolist()
 
     @cache
     def rest(
         done: tuple[int, ...], open_s: tuple[float, ...], in_s: tuple[float, ...], free: tuple[float, ...]
     ) -> float:
-        """`open_s`: when the present round of a job may start; `in_s`: when the gradients so far in it are in."""
+        """`open_s`: when the current round of a job may start; `in_s`: when its gradients so far have arrived."""
         best = float("inf")
-        for n in range(given.jobs):
+        for n in range(case.jobs):
             if done[n] == K[n]:
                 continue
             for m, free_s in enumerate(free):
@@ -55,17 +55,17 @@ def optimum(given: Instance) -> float:
                 all_in_s = max(in_s[n], end_s + S[n][kind[m]])
                 closes = (done[n] + 1) % k[n] == 0
                 ended = done[n] + 1 == K[n]
-                found = (float(known.weight[n]) * all_in_s if ended else 0.0) + rest(
+                total_s = (float(known.weight[n]) * all_in_s if ended else 0.0) + rest(
                     (*done[:n], done[n] + 1, *done[n + 1 :]),
                     (*open_s[:n], all_in_s if closes else open_s[n], *open_s[n + 1 :]),
                     (*in_s[:n], 0.0 if closes else all_in_s, *in_s[n + 1 :]),
                     (*free[:m], end_s, *free[m + 1 :]),
                 )
-                best = min(best, found)
+                best = min(best, total_s)
         return 0.0 if list(done) == K else best
 
-    nothing = (0.0,) * given.jobs
-    return rest((0,) * given.jobs, tuple(known.arrival_s.tolist()), nothing, (0.0,) * len(kind))
+    nothing = (0.0,) * case.jobs
+    return rest((0,) * case.jobs, tuple(known.arrival_s.tolist()), nothing, (0.0,) * len(kind))
 
 
 @st.composite

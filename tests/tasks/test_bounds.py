@@ -1,4 +1,4 @@
-"""Bounds: below every schedule and below the optimum, and the promise of the bounded list."""
+"""Bounds: below every schedule and below the optimum, and the guarantee of the bounded list."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given as over
-from hypothesis import settings
+from hypothesis import given, settings
 from task_instances import instances, optimum, total, toy
 
 from fairlead.model.tasks import Instance, instance, weighted_completion_s
@@ -19,38 +18,38 @@ from fairlead.sim.tasks.schedules import best_of, run_list
 ROUNDING = 1 + 1e-6
 
 
-@over(instances(switching=False))
+@given(instances(switching=False))
 @settings(max_examples=60)
-def test_the_bounded_list_is_within_three_alpha_of_the_pooled_program(given: Instance) -> None:
-    middle = pooled(given)
+def test_the_bounded_list_is_within_three_alpha_of_the_pooled_program(case: Instance) -> None:
+    middle = pooled(case)
     assert middle.exact
     for earliest_finish in (True, False):
-        found = total(given, run_list(given, bounded(given, middle), earliest_finish=earliest_finish))
-        assert found <= 3 * given.alpha * middle.bound * ROUNDING
+        total_s = total(case, run_list(case, bounded(case, middle), earliest_finish=earliest_finish))
+        assert total_s <= 3 * case.alpha * middle.bound * ROUNDING
 
 
-@over(instances())
-def test_no_schedule_is_below_a_bound(given: Instance) -> None:
-    _, schedule = best_of(given, candidates(given))
-    found = total(given, schedule) * ROUNDING
-    assert critical_path(given) <= found
-    assert pooled(given).bound <= found
-    assert mean_busy_time(given) <= found
-    assert mean_busy_time(given, until_s=float(schedule.end_s.max()), intervals=7) <= found
+@given(instances())
+def test_no_schedule_is_below_a_bound(case: Instance) -> None:
+    _, schedule = best_of(case, candidates(case))
+    total_s = total(case, schedule) * ROUNDING
+    assert critical_path(case) <= total_s
+    assert pooled(case).bound <= total_s
+    assert mean_busy_time(case) <= total_s
+    assert mean_busy_time(case, until_s=float(schedule.end_s.max()), intervals=7) <= total_s
 
 
-@over(instances(jobs=40))
+@given(instances(jobs=40))
 @settings(max_examples=10)
-def test_taking_rounds_together_keeps_the_pooled_program_a_bound(given: Instance) -> None:
-    exact, coarse = pooled(given), pooled(given, most_blocks=1)
+def test_combining_rounds_keeps_the_pooled_program_a_bound(case: Instance) -> None:
+    exact, coarse = pooled(case), pooled(case, most_blocks=1)
     assert coarse.bound <= exact.bound * ROUNDING
-    assert len(coarse.by_round) == len(exact.by_round) == given.rounds.sum()
+    assert len(coarse.by_round) == len(exact.by_round) == case.rounds.sum()
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_on_tiny_instances_the_bounds_are_below_the_optimum(seed: int) -> None:
     random = np.random.default_rng(seed)
-    given = instance(
+    case = instance(
         arrival_s=random.uniform(0.0, 2.0, 3),
         rounds=random.integers(1, 3, 3),
         scale=random.integers(1, 3, 3),
@@ -59,11 +58,11 @@ def test_on_tiny_instances_the_bounds_are_below_the_optimum(seed: int) -> None:
         weight=random.uniform(1.0, 5.0, 3),
         sync_s=random.uniform(0.0, 0.5, (3, 2)),
     )
-    best = optimum(given)
-    assert best_bound(given) <= best * ROUNDING
-    _, schedule = best_of(given, candidates(given))
-    assert best <= total(given, schedule) * ROUNDING
-    assert weighted_completion_s(given, schedule) <= 1.35 * best
+    best = optimum(case)
+    assert best_bound(case) <= best * ROUNDING
+    _, schedule = best_of(case, candidates(case))
+    assert best <= total(case, schedule) * ROUNDING
+    assert weighted_completion_s(case, schedule) <= 1.35 * best
 
 
 @pytest.mark.parametrize(("in_a_row", "best"), [(True, 8.0), (False, 7.5)])
@@ -74,23 +73,23 @@ def test_figure_1_is_bounded_from_below(in_a_row: bool, best: float) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_cuts_on_prefixes_are_cuts_on_every_set_of_rounds(seed: int) -> None:
     random = np.random.default_rng(seed)
-    given = instance(
+    case = instance(
         arrival_s=random.uniform(0.0, 1.0, 4),
         rounds=np.array([1, 2, 3, 2]),
         scale=random.integers(1, 5, 4),
         task_s=random.uniform(0.5, 3.0, (4, 2)),
         gpus=np.array([1, 1]),
     )
-    middle = pooled(given)
-    work = np.repeat(given.known.scale * given.known.fastest_s, given.rounds)
+    middle = pooled(case)
+    work = np.repeat(case.known.scale * case.known.fastest_s, case.rounds)
     for chosen in product((False, True), repeat=len(work)):
         rows = np.array(chosen)
         assert work[rows] @ middle.by_round[rows] * ROUNDING >= work[rows].sum() ** 2 / 4
 
 
-def test_a_synchronisation_that_some_type_has_for_nothing_leaves_no_bound() -> None:
-    given = toy(j2_in_a_row=True)
-    assert given.alpha == 4.0
+def test_a_synchronisation_time_of_zero_leaves_no_bound() -> None:
+    case = toy(j2_in_a_row=True)
+    assert case.alpha == 4.0
     sync_s = np.zeros((3, 3))
     sync_s[0, 0] = 1.0
-    assert replace(given, known=replace(given.known, sync_s=sync_s)).alpha == np.inf
+    assert replace(case, known=replace(case.known, sync_s=sync_s)).alpha == np.inf

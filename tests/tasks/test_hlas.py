@@ -1,4 +1,4 @@
-"""The online rule knows nothing of lengths or of the future, and starves nobody when promotion is on."""
+"""The online rule knows nothing about lengths or the future, and starves no job when promotion is on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given as over
+from hypothesis import given
 from hypothesis import strategies as st
 from task_instances import instances
 
@@ -27,31 +27,31 @@ def same(one: list[FloatArray], other: list[FloatArray]) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_what_the_rule_is_made_from_has_no_lengths() -> None:
+def test_the_input_of_the_rule_has_no_lengths() -> None:
     assert "rounds" not in {column.name for column in fields(Known)}
 
 
-@over(instances(), st.integers(0, 11), st.integers(1, 9), st.sampled_from((1.0, float("inf"))))
-def test_decisions_do_not_change_when_lengths_change(given: Instance, which: int, rounds: int, promote: float) -> None:
-    n = which % given.jobs
-    changed = given.rounds.copy()
+@given(instances(), st.integers(0, 11), st.integers(1, 9), st.sampled_from((1.0, float("inf"))))
+def test_decisions_do_not_change_when_lengths_change(case: Instance, which: int, rounds: int, promote: float) -> None:
+    n = which % case.jobs
+    changed = case.rounds.copy()
     changed[n] = rounds
-    other = replace(given, rounds=changed)
-    one, two = (run_rule(case, hlas(case.known, promote=promote)) for case in (given, other))
-    assert violations(given, one) == violations(other, two) == []
-    # A length shows when the shorter of the two ends, and not before.
-    shows_s = min(completions_s(given, one)[n], completions_s(other, two)[n]) if rounds != given.rounds[n] else np.inf
+    other = replace(case, rounds=changed)
+    one, two = (run_rule(one_case, hlas(one_case.known, promote=promote)) for one_case in (case, other))
+    assert violations(case, one) == violations(other, two) == []
+    # A length can be observed when the shorter of the two ends, and not before.
+    shows_s = min(completions_s(case, one)[n], completions_s(other, two)[n]) if rounds != case.rounds[n] else np.inf
     same(until(one, shows_s), until(two, shows_s))
 
 
-@over(instances(), st.integers(1, 11))
-def test_decisions_do_not_depend_on_jobs_that_come_later(given: Instance, jobs: int) -> None:
-    if jobs >= given.jobs:
+@given(instances(), st.integers(1, 11))
+def test_decisions_do_not_depend_on_jobs_that_come_later(case: Instance, jobs: int) -> None:
+    if jobs >= case.jobs:
         return
-    known = given.known
+    known = case.known
     first = instance(
         arrival_s=known.arrival_s[:jobs],
-        rounds=given.rounds[:jobs],
+        rounds=case.rounds[:jobs],
         scale=known.scale[:jobs],
         task_s=known.task_s[:jobs],
         gpus=known.gpus,
@@ -60,11 +60,11 @@ def test_decisions_do_not_depend_on_jobs_that_come_later(given: Instance, jobs: 
         switch_s=known.switch_s[:jobs],
     )
     later_s = float(known.arrival_s[jobs])
-    same(until(run_rule(given, hlas(known)), later_s), until(run_rule(first, hlas(first.known)), later_s))
+    same(until(run_rule(case, hlas(known)), later_s), until(run_rule(first, hlas(first.known)), later_s))
 
 
 def flooded(scale: int, gpus: list[int]) -> Instance:
-    """A long job, and after it short ones without end that together need more than all GPUs."""
+    """A long job, followed by an endless sequence of short ones that together need more than all GPUs."""
     jobs = 400
     rounds = np.full(jobs + 1, 2)
     rounds[0] = 60
@@ -79,43 +79,43 @@ def flooded(scale: int, gpus: list[int]) -> Instance:
     )
 
 
-def longest_wait(given: Instance, schedule: Schedule, promote: float) -> float:
+def longest_wait(case: Instance, schedule: Schedule, promote: float) -> float:
     """The longest time without a running task of job 0 between two of its rounds, less promote x service until then."""
     mine = schedule.job == 0
     start_s, end_s, round_ = schedule.start_s[mine], schedule.end_s[mine], schedule.round[mine]
     worst = -np.inf
-    for r in range(1, int(given.rounds[0])):
+    for r in range(1, int(case.rounds[0])):
         wait_s = start_s[round_ == r].min() - end_s[round_ == r - 1].max()
-        service_s = r * float(given.known.fastest_s[0])
+        service_s = r * float(case.known.fastest_s[0])
         worst = max(worst, wait_s - promote * service_s)
     return worst
 
 
 @pytest.mark.parametrize(("scale", "gpus"), [(1, [1]), (4, [2, 2])])
 @pytest.mark.parametrize("promote", [1.0, 4.0])
-def test_with_promotion_a_job_waits_at_most_so_many_times_its_service(
+def test_with_promotion_a_job_waits_at_most_a_multiple_of_its_service(
     scale: int, gpus: list[int], promote: float
 ) -> None:
-    given = flooded(scale, gpus)
-    schedule = run_rule(given, hlas(given.known, promote=promote))
-    # Beyond the multiple there is only the end of the tasks that run just then, switch included.
-    assert longest_wait(given, schedule, promote) <= 2 * (given.known.task_s.max() + 0.05)
+    case = flooded(scale, gpus)
+    schedule = run_rule(case, hlas(case.known, promote=promote))
+    # Beyond the multiple, the job waits only for the tasks that are running then, including a switch.
+    assert longest_wait(case, schedule, promote) <= 2 * (case.known.task_s.max() + 0.05)
 
 
 @pytest.mark.parametrize(("scale", "gpus"), [(1, [1]), (4, [2, 2])])
-def test_without_promotion_the_flood_starves_it(scale: int, gpus: list[int]) -> None:
-    given = flooded(scale, gpus)
-    assert longest_wait(given, run_rule(given, hlas(given.known)), 4.0) > 100.0
+def test_without_promotion_the_flood_starves_the_long_job(scale: int, gpus: list[int]) -> None:
+    case = flooded(scale, gpus)
+    assert longest_wait(case, run_rule(case, hlas(case.known)), 4.0) > 100.0
 
 
-def test_an_hour_on_a_slow_gpu_counts_as_what_it_would_have_taken_on_a_fast_one() -> None:
-    given = instance(
+def test_an_hour_on_a_slow_gpu_counts_as_the_time_it_would_have_taken_on_a_fast_one() -> None:
+    case = instance(
         arrival_s=np.zeros(1),
         rounds=np.array([9]),
         scale=np.array([1]),
         task_s=np.array([[1.0, 7.0]]),
         gpus=np.array([0, 1]),
     )
-    assert hlas(given.known).slope.tolist() == [7.0]  # the types that are there count, and no others
-    both = replace(given.known, gpus=np.array([1, 1]))
+    assert hlas(case.known).slope.tolist() == [7.0]  # only the types that the cluster has count
+    both = replace(case.known, gpus=np.array([1, 1]))
     assert hlas(both).slope.tolist() == [1.0]

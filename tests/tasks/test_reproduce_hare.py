@@ -21,10 +21,10 @@ def ratio(part: dict[str, Any], of: str, to: str) -> float:
     return study.ratio(part, of, to).mean
 
 
-def test_the_load_is_what_was_asked_for() -> None:
+def test_the_load_is_the_requested_one() -> None:
     setting = TaskWorkload("", (8, 8, 8, 8), 4000, 0.8)
-    given = draw(setting, 1)
-    assert given.tasks @ given.known.fluid_s / given.known.arrival_s[-1] == pytest.approx(0.8, rel=0.05)
+    case = draw(setting, 1)
+    assert case.tasks @ case.known.fluid_s / case.known.arrival_s[-1] == pytest.approx(0.8, rel=0.05)
 
 
 def test_a_sweep_states_the_load_of_each_line() -> None:
@@ -34,15 +34,15 @@ def test_a_sweep_states_the_load_of_each_line() -> None:
     ):
         assert setting.offered == pytest.approx(load)
         assert f"load {load:.3g}, " in setting.describe()
-        given = draw(replace(setting, jobs=setting.jobs * 10, load_jobs=(setting.load_jobs or setting.jobs) * 10), 1)
-        assert given.tasks @ given.known.fluid_s / given.known.arrival_s[-1] == pytest.approx(load, rel=0.1)
+        case = draw(replace(setting, jobs=setting.jobs * 10, load_jobs=(setting.load_jobs or setting.jobs) * 10), 1)
+        assert case.tasks @ case.known.fluid_s / case.known.arrival_s[-1] == pytest.approx(load, rel=0.1)
 
 
 def test_bursts_keep_the_load() -> None:
     setting = TaskWorkload("", (8, 8, 8, 8), 4000, 0.8, bursty=True)
-    given = draw(setting, 1)
-    assert given.tasks @ given.known.fluid_s / given.known.arrival_s[-1] == pytest.approx(0.8, rel=0.2)
-    assert len(np.unique(given.known.arrival_s)) == 500
+    case = draw(setting, 1)
+    assert case.tasks @ case.known.fluid_s / case.known.arrival_s[-1] == pytest.approx(0.8, rel=0.2)
+    assert len(np.unique(case.known.arrival_s)) == 500
 
 
 def test_on_the_test_bed_hare_is_well_ahead_of_one_gpu_per_job() -> None:
@@ -51,17 +51,17 @@ def test_on_the_test_bed_hare_is_well_ahead_of_one_gpu_per_job() -> None:
     assert part["sum w C / lower bound"].high <= 1.3
 
 
-def test_without_lengths_it_is_well_ahead_of_gangs_that_do_not_see_types() -> None:
+def test_without_lengths_hare_is_well_ahead_of_gangs_that_do_not_see_types() -> None:
     part = study.compare(TaskWorkload("", study.EVEN, 100, 0.9), DEV_SEEDS)
     assert ratio(part, "tiresias, blind", "hlas") >= 2.6
 
 
-def test_with_one_task_per_round_it_is_no_worse_than_matching() -> None:
+def test_with_one_task_per_round_hare_is_no_worse_than_matching() -> None:
     part = study.compare(TaskWorkload("", study.EVEN, 100, 1.0, {1: 1.0}), DEV_SEEDS)
     assert ratio(part, "allox", "hare") >= 1.0
 
 
-def test_the_command_prints_paper_beside_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_the_paper_next_to_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     small = [replace(study.headlines()[0], jobs=8, rounds=(2, 5))]
     monkeypatch.setattr(study, "headlines", lambda: small)
     monkeypatch.setattr(study, "ROOM_GIB", (1.0,))
@@ -70,5 +70,5 @@ def test_the_command_prints_paper_beside_measured(monkeypatch: pytest.MonkeyPatc
     assert "allox / hare" in table.output
     assert {"1.9", "verdict"} <= set(table.output.split())
     assert "load 0.7" in table.output
-    found = CliRunner().invoke(app, ["reproduce", "hare", "--quick", "-o", "json"])
-    assert json.loads(found.stdout)["parts"]["headline: test bed"]["jct"]["hare"]
+    result = CliRunner().invoke(app, ["reproduce", "hare", "--quick", "-o", "json"])
+    assert json.loads(result.stdout)["parts"]["headline: test bed"]["jct"]["hare"]

@@ -1,4 +1,4 @@
-"""What Hare is compared with: feasible as well, right on cases small enough to see, and a matching that is optimal."""
+"""Hare's baselines: their schedules are feasible and right on small cases, and the matching is optimal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given as over
+from hypothesis import given
 from hypothesis import strategies as st
 from task_instances import instances, total, toy
 
@@ -21,33 +21,33 @@ from fairlead.sim.tasks.single import run_single
 
 @pytest.mark.parametrize("in_a_row", [True, False])
 def test_one_gpu_per_job_at_its_best_gives_the_toy_nine(in_a_row: bool) -> None:
-    given = toy(j2_in_a_row=in_a_row)
-    assert total(given, run_single(given, match_jobs)) == 9.0
+    case = toy(j2_in_a_row=in_a_row)
+    assert total(case, run_single(case, match_jobs)) == 9.0
 
 
-def fits(given: Instance) -> bool:
-    return bool(given.known.scale.max() <= given.known.gpus.sum())
+def fits(case: Instance) -> bool:
+    return bool(case.known.scale.max() <= case.known.gpus.sum())
 
 
-@over(instances().filter(fits), st.sampled_from(GangPlace), st.booleans())
-def test_gangs_make_schedules_that_can_be_carried_out(given: Instance, place: GangPlace, preempt: bool) -> None:
-    for key in (fifo(given.known), srtf(given), two_dimensional_las(given.known)):
-        assert violations(given, run_gangs(given, key, place, preempt=preempt, start_s=0.5)) == []
+@given(instances().filter(fits), st.sampled_from(GangPlace), st.booleans())
+def test_gangs_make_feasible_schedules(case: Instance, place: GangPlace, preempt: bool) -> None:
+    for key in (fifo(case.known), srtf(case), two_dimensional_las(case.known)):
+        assert violations(case, run_gangs(case, key, place, preempt=preempt, start_s=0.5)) == []
 
 
-@over(instances())
-def test_single_gpus_and_blind_tasks_make_schedules_that_can_be_carried_out(given: Instance) -> None:
-    assert violations(given, run_single(given, match_jobs)) == []
-    assert violations(given, run_rule(given, homogeneous(given))) == []
+@given(instances())
+def test_single_gpus_and_blind_tasks_make_feasible_schedules(case: Instance) -> None:
+    assert violations(case, run_single(case, match_jobs)) == []
+    assert violations(case, run_rule(case, homogeneous(case))) == []
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_matching_is_the_cheapest(seed: int) -> None:
     cost = np.random.default_rng(seed).uniform(0.0, 1.0, (4, 6))
-    found = match(cost)
-    assert len(set(found.tolist())) == 4
+    column_of = match(cost)
+    assert len(set(column_of.tolist())) == 4
     best = min(cost[np.arange(4), list(columns)].sum() for columns in permutations(range(6), 4))
-    assert cost[np.arange(4), found].sum() == pytest.approx(best)
+    assert cost[np.arange(4), column_of].sum() == pytest.approx(best)
 
 
 def two(scale: list[int], rounds: list[int], arrival_s: list[float]) -> Instance:
@@ -62,27 +62,27 @@ def two(scale: list[int], rounds: list[int], arrival_s: list[float]) -> Instance
 
 
 def test_the_slowest_gpu_of_a_gang_sets_its_pace() -> None:
-    given = two([3], [2], [0.0])
-    schedule = run_gangs(given, fifo(given.known), GangPlace.FASTEST, preempt=False, start_s=0.0)
-    assert completions_s(given, schedule).tolist() == [6.0]
+    case = two([3], [2], [0.0])
+    schedule = run_gangs(case, fifo(case.known), GangPlace.FASTEST, preempt=False, start_s=0.0)
+    assert completions_s(case, schedule).tolist() == [6.0]
 
 
 def test_a_gang_that_prefers_one_type_leaves_the_fast_gpus_that_are_too_few() -> None:
-    given = two([1, 2], [9, 1], [0.0, 0.0])
-    pure = run_gangs(given, fifo(given.known), GangPlace.PURE, preempt=False, start_s=0.0)
-    mixed = run_gangs(given, fifo(given.known), GangPlace.FASTEST, preempt=False, start_s=0.0)
+    case = two([1, 2], [9, 1], [0.0, 0.0])
+    pure = run_gangs(case, fifo(case.known), GangPlace.PURE, preempt=False, start_s=0.0)
+    mixed = run_gangs(case, fifo(case.known), GangPlace.FASTEST, preempt=False, start_s=0.0)
     assert set(pure.gpu[pure.job == 1].tolist()) == {2, 3}
     assert set(mixed.gpu[mixed.job == 1].tolist()) == {1, 2}
 
 
 def test_without_preemption_gangs_wait_strictly_in_their_order() -> None:
-    given = two([3, 4, 1], [2, 1, 1], [0.0, 1.0, 2.0])
-    schedule = run_gangs(given, fifo(given.known), GangPlace.FASTEST, preempt=False, start_s=0.0)
-    assert completions_s(given, schedule).tolist() == [6.0, 9.0, 10.0]
+    case = two([3, 4, 1], [2, 1, 1], [0.0, 1.0, 2.0])
+    schedule = run_gangs(case, fifo(case.known), GangPlace.FASTEST, preempt=False, start_s=0.0)
+    assert completions_s(case, schedule).tolist() == [6.0, 9.0, 10.0]
 
 
 def test_the_shorter_job_takes_over_at_the_end_of_a_round() -> None:
-    given = two([4, 4], [9, 1], [0.0, 1.0])
-    schedule = run_gangs(given, srtf(given), GangPlace.FASTEST, preempt=True, start_s=0.5)
-    # 3.5 until the first round ends, then 0.5 + 3 for the short one, then a restart and eight more rounds.
-    assert completions_s(given, schedule).tolist() == [31.5, 7.0]
+    case = two([4, 4], [9, 1], [0.0, 1.0])
+    schedule = run_gangs(case, srtf(case), GangPlace.FASTEST, preempt=True, start_s=0.5)
+    # 3.5 until the first round ends, then 0.5 + 3 for the short job, then a restart and eight more rounds.
+    assert completions_s(case, schedule).tolist() == [31.5, 7.0]

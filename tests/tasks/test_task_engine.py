@@ -31,7 +31,7 @@ from fairlead.studies.runs.simulate import Setup, simulate
 from fairlead.studies.runs.summary import summarise
 
 every_task_policy = pytest.mark.parametrize("policy", TASK_POLICIES, ids=attrgetter("name"))
-# Wide jobs lose, spread ones more; four GPUs of a P100 node are slower than two.
+# Wide jobs are slower per GPU, and more so when spread; four GPUs of a P100 node are slower than two.
 SCALING = Profile(
     "made up",
     tuple(
@@ -43,8 +43,8 @@ SCALING = Profile(
 
 
 def tasks_of(made: Setup, **more: Any) -> TaskJobs:
-    given = {"task_s": 60.0, "switch": 0.03, "switch_s": None, **more}
-    return as_tasks(made.truth(), made.estimator(), **given)
+    options = {"task_s": 60.0, "switch": 0.03, "switch_s": None, **more}
+    return as_tasks(made.truth(), made.estimator(), **options)
 
 
 @every_task_policy
@@ -61,7 +61,7 @@ def test_k_equal_gpus_together_have_exactly_the_rate_of_the_gang(
 
 @every_task_policy
 @given(data=st.data())
-def test_every_schedule_can_be_carried_out(policy: TaskPolicy, data: st.DataObject) -> None:
+def test_every_schedule_is_feasible(policy: TaskPolicy, data: st.DataObject) -> None:
     made = data.draw(setups(policy))
     if made.trace.jobs:
         jobs = tasks_of(made)
@@ -87,16 +87,16 @@ def test_a_step_that_is_longer_than_a_minute_is_a_task() -> None:
 
 
 @given(st.floats(0.01, 1e6), st.floats(0.01, 1e6))
-def test_what_can_be_known_of_tasks_does_not_depend_on_lengths(one: float, other: float) -> None:
+def test_what_can_be_known_about_tasks_does_not_depend_on_lengths(one: float, other: float) -> None:
     known = [
-        tasks_of(setup([job("a", 2, samples, model="fast")], "v100:2,k80:1")).seen.known for samples in (one, other)
+        tasks_of(setup([job("a", 2, samples, model="fast")], "v100:2,k80:1")).believed.known for samples in (one, other)
     ]
 
     assert known[0].task_s.tolist() == known[1].task_s.tolist()
     assert known[0].switch_s.tolist() == known[1].switch_s.tolist()
 
 
-def test_steps_are_grouped_further_where_there_would_be_too_many_tasks() -> None:
+def test_steps_are_grouped_further_if_there_would_be_too_many_tasks() -> None:
     made = setup([job(f"j{i}", 1, 60.0 * 1000) for i in range(10)], "v100:2")
 
     assert int(tasks_of(made).true.tasks.sum()) == 10_000
@@ -106,7 +106,7 @@ def test_steps_are_grouped_further_where_there_would_be_too_many_tasks() -> None
 
 
 def test_a_job_runs_only_where_it_can(tmp_path: Path) -> None:
-    """`v` has a speed on V100 alone, `heavy` needs the memory of a V100, `even` may use K80 only."""
+    """`v` has a speed only on V100, `heavy` needs the memory of a V100, and `even` may use only K80."""
     speeds = Profile("made up", (*profile({"v": {"v100": 1.0}}).speeds, *profile(
         {name: {"v100": 1.0, "k80": 1.0} for name in ("heavy", "even")}).speeds), FACTS)  # fmt: skip
     jobs = [job("a", 2, 900.0, model="v"), job("b", 2, 900.0, model="heavy"), job("c", 2, 900.0, types=("k80",))]
@@ -140,7 +140,7 @@ def test_a_round_cannot_be_decided_by_a_policy_for_tasks(policy: TaskPolicy) -> 
         as_round_policy(policy)
 
 
-def test_what_is_no_plan_is_refused_in_the_words_of_who_writes_policies() -> None:
+def test_a_policy_that_returns_no_plan_is_refused_with_a_hint_for_its_author() -> None:
     def nothing(known: Known) -> TaskPlan:
         return None  # type: ignore[return-value]
 
@@ -149,7 +149,7 @@ def test_what_is_no_plan_is_refused_in_the_words_of_who_writes_policies() -> Non
 
 
 def test_a_cost_of_moves_is_paid_at_every_switch() -> None:
-    """Two jobs on one GPU take turns between queues: free switches end sooner."""
+    """Two jobs on one GPU take turns between queues: with free switches they end sooner."""
     jobs = [job("a", samples=9000.0), job("b", samples=9000.0)]
 
     free, dear = (simulate(setup(jobs, "v100:1", "hlas", restart_s=s)).state for s in (0.0, 500.0))
@@ -159,7 +159,7 @@ def test_a_cost_of_moves_is_paid_at_every_switch() -> None:
 
 
 @pytest.mark.parametrize("policy", [p for p in TASK_POLICIES if Knows.LENGTHS not in p.knows], ids=attrgetter("name"))
-def test_who_does_not_know_lengths_is_not_shown_them(policy: TaskPolicy) -> None:
+def test_a_policy_that_does_not_know_lengths_does_not_see_them(policy: TaskPolicy) -> None:
     shown: list[object] = []
 
     def plan(jobs: Known) -> TaskPlan:
@@ -173,7 +173,7 @@ def test_who_does_not_know_lengths_is_not_shown_them(policy: TaskPolicy) -> None
 
 @pytest.mark.parametrize("policy", [p for p in TASK_POLICIES if Knows.ARRIVALS not in p.knows], ids=attrgetter("name"))
 @given(data=st.data())
-def test_who_does_not_know_arrivals_decides_the_same_whoever_comes_later(
+def test_a_policy_that_does_not_know_arrivals_does_not_depend_on_later_jobs(
     policy: TaskPolicy, data: st.DataObject
 ) -> None:
     made = data.draw(setups(policy))
@@ -196,7 +196,7 @@ def test_who_does_not_know_arrivals_decides_the_same_whoever_comes_later(
         )
 
 
-def test_only_who_knows_everything_may_try_several_plans() -> None:
+def test_only_a_policy_that_knows_everything_may_try_several_plans() -> None:
     def two(jobs: Instance) -> TaskPlan:
         rule = Rule(np.zeros(jobs.jobs), np.zeros(jobs.jobs))
         return TaskPlan((("one", rule), ("other", rule)))
@@ -206,7 +206,7 @@ def test_only_who_knows_everything_may_try_several_plans() -> None:
 
 
 def test_gpu_time_is_counted_task_by_task(tmp_path: Path) -> None:
-    """Two jobs with one task each share a GPU: both hold half of it on average, and no time is idle."""
+    """Two jobs with one task each share a GPU: both hold half of it on average, and it is never idle."""
     jobs = [job("a", 1, 3600.0, tenant="x"), job("b", 1, 3600.0, tenant="y")]
     result, _ = run_checked(setup(jobs, "v100:1", "hlas", restart_s=0.0), tmp_path / "journal")
 
@@ -219,7 +219,7 @@ def test_gpu_time_is_counted_task_by_task(tmp_path: Path) -> None:
 
 
 def test_an_audit_reads_what_was_held_task_by_task(tmp_path: Path) -> None:
-    """Each tenant has two jobs that want the one GPU, so each gets about half of it."""
+    """Each tenant has two jobs that need the one GPU, so each gets about half of it."""
     jobs = [job(f"{tenant}{i}", 1, 36_000.0, tenant=tenant) for i in range(2) for tenant in "xy"]
     simulate(setup(jobs, "v100:1", "hlas", restart_s=0.0), tmp_path / "journal")
 
@@ -231,7 +231,7 @@ def test_an_audit_reads_what_was_held_task_by_task(tmp_path: Path) -> None:
     assert audit.max_envy is not None
 
 
-def test_the_plan_made_in_advance_is_no_worse_than_the_one_that_sees_no_future() -> None:
+def test_the_plan_made_in_advance_is_no_worse_than_the_one_without_foresight() -> None:
     jobs = [job(f"j{i}", 1 + i % 4, 9000.0 * (1 + i % 5), at=300.0 * i, model="fast") for i in range(24)]
 
     ahead, online = (

@@ -1,4 +1,4 @@
-"""The task-level simulator: the paper's toy example, and schedules that can be carried out whatever the instance."""
+"""The task-level simulator: the paper's toy example, and feasible schedules for every instance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given as over
+from hypothesis import given
 from hypothesis import strategies as st
 from task_instances import drawn, instances, optimum, total, toy
 
@@ -19,11 +19,11 @@ from fairlead.sim.tasks.check import violations
 from fairlead.sim.tasks.schedules import best_of, run_list, run_rule
 
 
-def in_turn(given: Instance, choice: Choice = Choice.FASTEST_IDLE) -> Rule:
-    return Rule(np.zeros(given.jobs), np.zeros(given.jobs), choice=choice)
+def in_turn(case: Instance, choice: Choice = Choice.FASTEST_IDLE) -> Rule:
+    return Rule(np.zeros(case.jobs), np.zeros(case.jobs), choice=choice)
 
 
-# ---- figure 1. The picture's three schedules, put together again from their totals and what the text says of them.
+# ---- figure 1: its three schedules, reconstructed from their totals and from the text.
 
 OBLIVIOUS = [
     *((0, 0, 0, 0, 0.0), (0, 0, 1, 2, 0.0)),  # J1 on GPU1 and GPU3 although all are free
@@ -43,61 +43,59 @@ INTRA_JOB = [
 
 
 @pytest.mark.parametrize(
-    ("rows", "wanted", "makespan"), [(OBLIVIOUS, 10.5, 4.5), (ONE_GPU_PER_JOB, 9.0, 4.0), (INTRA_JOB, 8.5, 3.0)]
+    ("rows", "printed", "makespan"), [(OBLIVIOUS, 10.5, 4.5), (ONE_GPU_PER_JOB, 9.0, 4.0), (INTRA_JOB, 8.5, 3.0)]
 )
 def test_the_drawn_schedules_of_figure_1_have_their_printed_totals(
-    rows: list[tuple[int, int, int, int, float]], wanted: float, makespan: float
+    rows: list[tuple[int, int, int, int, float]], printed: float, makespan: float
 ) -> None:
     schedule = drawn(toy(j2_in_a_row=True), rows)
-    assert total(toy(j2_in_a_row=True), schedule) == wanted
+    assert total(toy(j2_in_a_row=True), schedule) == printed
     assert schedule.end_s.max() == makespan
 
 
 @pytest.mark.parametrize(("in_a_row", "best"), [(True, 8.0), (False, 7.5)])
-def test_on_figure_1_the_portfolio_lies_between_the_optimum_and_the_drawn_schedule(in_a_row: bool, best: float) -> None:
-    given = toy(j2_in_a_row=in_a_row)
-    assert optimum(given) == best
-    _, schedule = best_of(given, candidates(given))
-    assert best <= total(given, schedule) <= 8.5
+def test_on_figure_1_the_portfolio_is_between_the_optimum_and_the_drawn_schedule(in_a_row: bool, best: float) -> None:
+    case = toy(j2_in_a_row=in_a_row)
+    assert optimum(case) == best
+    _, schedule = best_of(case, candidates(case))
+    assert best <= total(case, schedule) <= 8.5
 
 
-# ---- every schedule can be carried out
+# ---- every schedule is feasible
 
 
-@over(instances(), st.sampled_from(Choice), st.sampled_from((1.0, 1.3)))
-def test_every_rule_makes_a_schedule_that_can_be_carried_out(given: Instance, choice: Choice, sigma: float) -> None:
+@given(instances(), st.sampled_from(Choice), st.sampled_from((1.0, 1.3)))
+def test_every_rule_makes_a_feasible_schedule(case: Instance, choice: Choice, sigma: float) -> None:
     for rule in (
-        in_turn(given),
-        weighted_srpt(given),
-        by_midpoints(given, fluid_midpoints(given)),
-        replace(in_turn(given), slope=np.ones(given.jobs), unit=np.full(given.jobs, 3.0), promote=2.0),
+        in_turn(case),
+        weighted_srpt(case),
+        by_midpoints(case, fluid_midpoints(case)),
+        replace(in_turn(case), slope=np.ones(case.jobs), unit=np.full(case.jobs, 3.0), promote=2.0),
     ):
-        assert violations(given, run_rule(given, replace(rule, choice=choice, sigma=sigma))) == []
+        assert violations(case, run_rule(case, replace(rule, choice=choice, sigma=sigma))) == []
 
 
-@over(instances())
-def test_every_list_makes_a_schedule_that_can_be_carried_out(given: Instance) -> None:
-    middle = pooled(given)
-    for order in (faithful(given, middle), bounded(given, middle)):
+@given(instances())
+def test_every_list_makes_a_feasible_schedule(case: Instance) -> None:
+    middle = pooled(case)
+    for order in (faithful(case, middle), bounded(case, middle)):
         for earliest_finish in (False, True):
-            assert violations(given, run_list(given, order, earliest_finish=earliest_finish)) == []
+            assert violations(case, run_list(case, order, earliest_finish=earliest_finish)) == []
 
 
-@over(instances(equal_gpus=True, switching=False))
-def test_on_equal_gpus_it_does_not_matter_how_the_gpu_is_chosen(given: Instance) -> None:
-    by_choice = [
-        completions_s(given, run_rule(given, replace(weighted_srpt(given), choice=choice))) for choice in Choice
-    ]
+@given(instances(equal_gpus=True, switching=False))
+def test_on_equal_gpus_it_does_not_matter_how_the_gpu_is_chosen(case: Instance) -> None:
+    by_choice = [completions_s(case, run_rule(case, replace(weighted_srpt(case), choice=choice))) for choice in Choice]
     np.testing.assert_allclose(by_choice[0], by_choice[1])
     np.testing.assert_allclose(by_choice[0], by_choice[2])
-    order = bounded(given, pooled(given))
-    lists = [completions_s(given, run_list(given, order, earliest_finish=ends)) for ends in (False, True)]
+    order = bounded(case, pooled(case))
+    lists = [completions_s(case, run_list(case, order, earliest_finish=ends)) for ends in (False, True)]
     np.testing.assert_allclose(lists[0], lists[1])
 
 
 def test_the_same_input_gives_the_same_schedule() -> None:
-    given = toy(j2_in_a_row=True)
-    one, other = run_rule(given, weighted_srpt(given)), run_rule(given, weighted_srpt(given))
+    case = toy(j2_in_a_row=True)
+    one, other = run_rule(case, weighted_srpt(case)), run_rule(case, weighted_srpt(case))
     for column in ("job", "round", "task", "gpu", "start_s", "end_s"):
         np.testing.assert_array_equal(getattr(one, column), getattr(other, column))
 
@@ -106,7 +104,7 @@ def test_the_same_input_gives_the_same_schedule() -> None:
 
 
 def test_synchronisation_overlaps_the_next_task_of_the_gpu() -> None:
-    given = instance(
+    case = instance(
         arrival_s=np.zeros(2),
         rounds=np.array([2, 1]),
         scale=np.array([1, 1]),
@@ -115,11 +113,11 @@ def test_synchronisation_overlaps_the_next_task_of_the_gpu() -> None:
         gpus=np.array([1]),
     )
     # Job 0 computes 0-2 and synchronises 2-3; job 1 computes meanwhile.
-    assert completions_s(given, run_rule(given, in_turn(given))).tolist() == [6.0, 3.0]
+    assert completions_s(case, run_rule(case, in_turn(case))).tolist() == [6.0, 3.0]
 
 
-def test_a_gpu_pays_the_switch_only_when_it_turns_to_another_job() -> None:
-    given = instance(
+def test_a_gpu_pays_for_a_switch_only_when_it_runs_another_job() -> None:
+    case = instance(
         arrival_s=np.array([0.0, 3.0]),
         rounds=np.array([3, 1]),
         scale=np.array([1, 1]),
@@ -127,35 +125,35 @@ def test_a_gpu_pays_the_switch_only_when_it_turns_to_another_job() -> None:
         gpus=np.array([1]),
         switch_s=np.array([5.0, 0.5]),
     )
-    assert completions_s(given, run_rule(given, in_turn(given))).tolist() == [3.0, 4.5]
+    assert completions_s(case, run_rule(case, in_turn(case))).tolist() == [3.0, 4.5]
 
 
 def test_a_task_waits_for_the_fast_gpu_if_it_ends_earlier_there() -> None:
-    given = instance(
+    case = instance(
         arrival_s=np.zeros(1),
         rounds=np.array([1]),
         scale=np.array([2]),
         task_s=np.array([[1.0, 5.0]]),
         gpus=np.array([1, 1]),
     )
-    earliest = run_rule(given, in_turn(given, Choice.EARLIEST_FINISH))
+    earliest = run_rule(case, in_turn(case, Choice.EARLIEST_FINISH))
     assert earliest.gpu.tolist() == [0, 0]
-    assert completions_s(given, earliest).tolist() == [2.0]
-    assert completions_s(given, run_rule(given, in_turn(given))).tolist() == [5.0]
+    assert completions_s(case, earliest).tolist() == [2.0]
+    assert completions_s(case, run_rule(case, in_turn(case))).tolist() == [5.0]
 
 
 ONE = np.array([1])
 
 
 def test_jobs_out_of_order_of_arrival_are_sorted() -> None:
-    given = instance(
+    case = instance(
         arrival_s=np.array([5.0, 1.0]),
         rounds=np.array([7, 9]),
         scale=np.array([1, 1]),
         task_s=np.ones((2, 1)),
         gpus=ONE,
     )
-    assert given.rounds.tolist() == [9, 7]
+    assert case.rounds.tolist() == [9, 7]
 
 
 def test_a_task_time_of_zero_is_refused() -> None:
@@ -163,7 +161,7 @@ def test_a_task_time_of_zero_is_refused() -> None:
         instance(arrival_s=np.zeros(1), rounds=ONE, scale=ONE, task_s=np.zeros((1, 1)), gpus=ONE)
 
 
-# ---- the checker sees each kind of mistake
+# ---- the checker reports each kind of mistake
 
 
 @pytest.mark.parametrize(
@@ -178,18 +176,18 @@ def test_a_task_time_of_zero_is_refused() -> None:
         ("gpu", 8, 3, "outside 0..2"),
     ],
 )
-def test_the_checker_complains(column: str, row: int, value: float, complaint: str) -> None:
-    given = toy(j2_in_a_row=True)
-    good = drawn(given, ONE_GPU_PER_JOB)
+def test_the_checker_reports_a_mistake(column: str, row: int, value: float, complaint: str) -> None:
+    case = toy(j2_in_a_row=True)
+    good = drawn(case, ONE_GPU_PER_JOB)
     changed = getattr(good, column).copy()
     changed[row] = value
-    assert any(complaint in found for found in violations(given, replace(good, **{column: changed})))
+    assert any(complaint in mistake for mistake in violations(case, replace(good, **{column: changed})))
 
 
-def test_the_checker_misses_no_switch() -> None:
-    given = toy(j2_in_a_row=True)
-    dear = replace(given, known=replace(given.known, switch_s=np.ones(3)))
-    assert violations(dear, drawn(given, OBLIVIOUS)) == ["a task is shorter than its switch and its computation"]
+def test_the_checker_counts_every_switch() -> None:
+    case = toy(j2_in_a_row=True)
+    costly = replace(case, known=replace(case.known, switch_s=np.ones(3)))
+    assert violations(costly, drawn(case, OBLIVIOUS)) == ["a task is shorter than its switch and its computation"]
 
 
 # ---- at scale (benchmarks/hare.py measures how fast)

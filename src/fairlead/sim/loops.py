@@ -1,4 +1,4 @@
-"""The two loops of the simulator, and the one place that chooses between them: by the kind of the policy."""
+"""The two loops of the simulator, and the choice between them by the kind of the policy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fairlead.sim.truth import Truth
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """All that a run needs beside its policy. The state holds what the scheduler takes for the speeds."""
+    """Everything that a run needs besides its policy. The state holds the speeds that the scheduler assumes."""
 
     truth: Truth
     settings: Settings
     state: State
     journal: Journal
     tick: Callable[[State], None] | None = None  # called after every decision, for progress bars
-    switch_s: float | None = None  # cost of a switch between tasks; None = the part of a task that the settings name
+    switch_s: float | None = None  # cost of a switch between tasks; None: the part of a task in the settings
     changes: Sequence[Change] = ()  # of the cluster
 
 
@@ -35,18 +35,18 @@ RunLoop: TypeAlias = Callable[[Stage], tuple[Run, float]]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One policy in the loop that suits it, and what that loop simulates."""
+    """The loop for a kind of policy, and what that loop simulates."""
 
-    decides: str  # what is decided, in the words of messages
+    decides: str  # what is decided, for messages
     run: RunLoop
     faults: bool  # nodes may fail
     profiling: bool  # new models may be measured first
     changes: bool  # nodes may join and leave
-    places: bool  # jobs have nodes, so that they move between them and find them fast or slow
+    places: bool  # jobs have nodes, so they move between them, and the hidden speeds of nodes matter
 
 
 def loop_for(policy: AnyPolicy) -> Loop:
-    """Rounds, or single tasks."""
+    """The loop of rounds, or the loop of single tasks."""
     if isinstance(policy, TaskPolicy):
         return Loop(
             "single tasks", partial(_run_tasks, policy), faults=False, profiling=False, changes=False, places=False

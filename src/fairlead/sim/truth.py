@@ -1,4 +1,4 @@
-"""Ground truth of a simulated world: what jobs really do, which policies do not see."""
+"""The ground truth of a simulated world: the true behaviour of jobs, which policies do not see."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from fairlead.rates.three_layer import Learns
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Knobs of the simulated world; everything hidden is off by default and drawn from the seed."""
+    """Parameters of the simulated world; everything hidden is off by default and drawn from the seed."""
 
     seed: int = 0
     server_factor: tuple[float, float] = (1.0, 1.0)  # each node's hidden speed, uniform between these
-    mtbf_s: float = 0.0  # mean time between failures of one node; 0 = never
+    mtbf_s: float = 0.0  # mean time between failures of one node; 0: never
     repair_s: float = 3600.0  # mean time to repair
-    checkpoint_s: float = 1800.0  # a job saves its state this often; a failure takes it back to the last save
+    checkpoint_s: float = 1800.0  # a job saves its state this often; after a failure it resumes from the last save
     length_error: float = 0.0  # declared length = true length x uniform(1 - e, 1 + e)
-    profiling_s: float = 0.0  # to measure a new model on one type before it is scheduled; 0 = its speeds are known
+    profiling_s: float = 0.0  # time to measure a new model on one type before it is scheduled; 0: its speeds are known
 
     def __post_init__(self) -> None:
         low, high = self.server_factor
@@ -41,8 +41,9 @@ class World:
 
 
 class Truth:
-    """True lengths, rates and node speeds for one run. With `learnt`, what an estimator has learnt of jobs and nodes is
-    the truth, and hidden speeds of the world have no effect.
+    """True lengths, rates and node speeds for one run.
+
+    With `learnt`, what an estimator has learnt about jobs and nodes is the truth, and hidden speeds have no effect.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Truth:
         self.rates = self.rates.for_cluster(cluster)
 
     def runs_nowhere(self, j: int) -> bool:
-        """Whether the cluster as it is has no GPUs for the job."""
+        """Whether the present cluster has no GPUs for the job."""
         return not allowed_rates(self.jobs[j], self.cluster, self.rates).any()
 
     def declared(self) -> list[JobSpec]:

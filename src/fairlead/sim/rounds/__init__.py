@@ -1,1 +1,1 @@
-"""The simulator of rounds: an engine on a virtual clock, its faults, and what measuring new models costs."""
+"""The simulator of rounds: an engine on a virtual clock, its faults, and the cost of measuring new models."""

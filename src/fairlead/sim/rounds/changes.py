@@ -1,4 +1,4 @@
-"""The simulated cluster changes as planned: nodes join, leave, and lend GPUs to others."""
+"""Planned changes of the simulated cluster: nodes join, leave, and lend GPUs to others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairlead.sim.truth import Truth
 
 
 class Changes:
-    """What is to come of a plan. The truth learns of the new cluster with each change."""
+    """The remaining changes of a plan. Each change also updates the cluster of the truth."""
 
     def __init__(self, changes: Sequence[Change], since_s: float = -math.inf) -> None:
         self._left = [change for change in in_order(changes) if change.time_s > since_s]

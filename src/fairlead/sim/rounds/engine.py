@@ -33,11 +33,11 @@ from fairlead.sim.rounds.faults import Faults
 from fairlead.sim.rounds.profiling import in_the_way, plan
 from fairlead.sim.truth import Truth
 
-_FEW = 64  # stale entries that are not worth a thought
+_FEW = 64  # stale entries that are not worth removing
 
 
 class _Running(NamedTuple):
-    """From `resume_s` on it makes `rate` samples a second, until `end_s`."""
+    """A running job: from `resume_s` to `end_s` it processes `rate` samples per second."""
 
     spot: Spot
     rate: float
@@ -46,13 +46,13 @@ class _Running(NamedTuple):
 
 
 class SimEngine:
-    """Jobs are known by position: the order in which they arrive, which is the order of the trace."""
+    """The simulated world. Jobs are identified by position, in order of arrival, which is the order of the trace."""
 
     def __init__(self, truth: Truth, changes: Sequence[Change] = ()) -> None:
         self._truth = truth
         self._changes = Changes(changes)
         self._down: set[int] = set()
-        self._stranded = 0  # jobs that will never run on the cluster that is left after the last change
+        self._stranded = 0  # jobs that can never run on the cluster after its last change
         self._now_s = 0.0
         self._declared = truth.declared()
         self._total = list(truth.total)  # j  samples
@@ -62,9 +62,9 @@ class SimEngine:
         self._answers: list[Event] = []  # to the last commands
         self.profiling = plan(truth)
         self._tried = 0  # trials that have begun
-        self._paused: list[tuple[float, int]] = []  # heap: (when the job goes on, job)
+        self._paused: list[tuple[float, int]] = []  # heap: (when the job continues, job)
 
-        self._done = [0.0] * len(truth.jobs)  # j  samples, when it last started
+        self._done = [0.0] * len(truth.jobs)  # j  samples at its last start
         self._is_over = [False] * len(truth.jobs)  # j
         self._ran: set[int] = set()  # jobs that have run before, so a start restores a checkpoint
         self._running: dict[int, _Running] = {}
@@ -74,11 +74,11 @@ class SimEngine:
     def from_state(cls, truth: Truth, state: State, faults_since_s: float = 0.0) -> SimEngine:
         """The world of a folded state at its time. The jobs of `truth` are those of the state, then later arrivals.
 
-        Jobs that run continue from their samples, on their spots, at the rate that was last reported and with the rest of their
-        restart; a job without a rate continues from now at the true one. Jobs that are starting or stopping have done so at
-        once. Jobs on a node that is down are lost. A job past its true length ends now. Nodes that are down stay so until
-        the world's draws repair them: for good where nodes never fail. The faults are those of a world that began at
-        `faults_since_s`.
+        Running jobs continue from their samples, on their spots, at the rate that was last reported and with the rest of
+        their restart; a job without a rate continues from now at its true rate. Jobs that are starting or stopping have
+        done so immediately. Jobs on a node that is down are lost. A job past its true length ends now. Nodes that are
+        down stay down until the world's draws repair them, or permanently if nodes never fail. The faults are those of a
+        world that began at `faults_since_s`.
         """
         if truth.world.profiling_s:
             raise InputError("the measuring of new models is not simulated from a state; set the profiling time to 0")
@@ -98,7 +98,7 @@ class SimEngine:
             engine._continue(j, state)
         engine._settle(state)
         silent = [j for j in running if state.rate[j] <= 0 and j in engine._running]
-        if silent:  # from now on they have a rate, and the state is to know it
+        if silent:  # they have a rate from now on, which the state must learn
             engine._answers.append(engine._progress(silent, [engine._running[j].rate for j in silent]))
         return engine
 
@@ -108,7 +108,8 @@ class SimEngine:
     def wait(self, until_s: float) -> list[Event]:
         """Events of the next instant and kind, each by position.
 
-        Completions come before changes of the cluster, these before faults, these before jobs that pause for a trial or go on, these before arrivals.
+        At the same instant, completions come first, then changes of the cluster, faults, jobs that pause for a trial or
+        continue after it, and arrivals.
         """
         if self._answers:
             answers, self._answers = self._answers, []
@@ -133,7 +134,7 @@ class SimEngine:
                 return self._fault()
             if trial_s != next_s:
                 return self._arrive()
-            if events := self._trial():  # a trial that is in nobody's way is no news
+            if events := self._trial():  # a trial that makes no job pause causes no event
                 return events
 
     def apply(self, decision: Decision) -> None:
@@ -178,7 +179,7 @@ class SimEngine:
         heapq.heappush(self._finishing, (end_s, j))
 
     def _settle(self, state: State) -> None:
-        """Answer what a state's last decisions have asked for, and lose what is on nodes that are down."""
+        """Complete the starts and stops that a state's last decisions requested, and lose the jobs on nodes that are down."""
         down = frozenset(np.flatnonzero(~state.node_up).tolist())
         self._lose(down)
         stopping = _in(state, Phase.STOPPING, Phase.MOVING)
@@ -201,14 +202,14 @@ class SimEngine:
         return self._done[j] + run.rate * max(time_s - run.resume_s, 0.0)
 
     def _leave(self, jobs: IntArray, samples: list[float]) -> FloatArray:
-        """These jobs do not run any more and keep so many samples (j)."""
+        """Record that these jobs no longer run, and the samples (j) that they keep."""
         for j, done in zip(jobs.tolist(), samples, strict=True):
             self._done[j] = done
             del self._running[j]
         return np.array(samples)
 
     def _drop_stale(self) -> None:
-        """Jobs that take turns leave an entry behind at every start."""
+        """Remove stale entries: every start of a job leaves one behind."""
         if len(self._finishing) > 2 * len(self._running) + _FEW:
             self._finishing = [(run.end_s, j) for j, run in self._running.items()]
             heapq.heapify(self._finishing)
@@ -242,7 +243,7 @@ class SimEngine:
         return [fault] if lost is None else [fault, lost]
 
     def _change(self) -> list[Event]:
-        """A node that leaves goes down first, so that its jobs are lost as in a failure."""
+        """Apply the next change. A node that leaves goes down first, so that its jobs are lost as in a failure."""
         change = self._changes.pop(self._truth)
         events: list[Event] = []
         if isinstance(change, NodeAdded):
@@ -262,7 +263,7 @@ class SimEngine:
         return [*events, change]
 
     def _make_room(self, node: int, gpus: int) -> list[Event]:
-        """Jobs are lost, the last to start first, until the others hold no more than this many GPUs of the node."""
+        """Lose jobs, the last to start first, until the others hold at most this many GPUs of the node."""
         on_it = {j: dict(run.spot)[node] for j, run in self._running.items() if node in dict(run.spot)}
         leaving: list[int] = []
         for j in reversed(on_it):
@@ -271,7 +272,7 @@ class SimEngine:
         return [self._lost(sorted(leaving))] if leaving else []
 
     def _lost_on(self, down: frozenset[int]) -> Lost | None:
-        """Jobs on these nodes lose all since their last checkpoint."""
+        """The loss of the jobs on these nodes, which keep only their last checkpoint."""
         on_it = [j for j, run in sorted(self._running.items()) if any(node in down for node, _ in run.spot)]
         if not on_it:
             return None
@@ -283,13 +284,13 @@ class SimEngine:
         return Lost(self._now_s, jobs, self._leave(jobs, kept))
 
     def _next_trial_s(self) -> float:
-        """When a trial begins, or a job that paused for one goes on."""
+        """When a trial begins, or a job that paused for one continues."""
         trials = self.profiling.trials
         begins_s = trials[self._tried].start_s if self._tried < len(trials) else math.inf
         return min(begins_s, self._paused[0][0] if self._paused else math.inf)
 
     def _trial(self) -> list[Event]:
-        """Who goes on says so before anybody pauses: it may be the same job."""
+        """Events of jobs that continue, then of jobs that pause, because it may be the same job."""
         going: set[int] = set()
         while self._paused and self._paused[0][0] == self._now_s:
             resume_s, j = heapq.heappop(self._paused)
@@ -309,7 +310,7 @@ class SimEngine:
         return list(events)
 
     def _pause(self, j: int, seconds: float) -> None:
-        """It saves its state, and what it was restoring is restored that much later."""
+        """Pause a job: it saves its state, and a restore in progress ends that much later."""
         run = self._running[j]
         self._done[j] = self._done_at(j, self._now_s)
         resume_s = max(run.resume_s, self._now_s) + seconds
@@ -324,7 +325,7 @@ class SimEngine:
         )
 
     def _saved(self, j: int) -> float:
-        """Samples in its last checkpoint."""
+        """Samples in the job's last checkpoint."""
         run, every_s = self._running[j], self._truth.world.checkpoint_s
         return self._done[j] + run.rate * (math.floor(max(self._now_s - run.resume_s, 0.0) / every_s) * every_s)
 
@@ -342,6 +343,6 @@ def _in(state: State, *phases: Phase) -> IntArray:
 
 
 def _never_run(state: State) -> int:
-    """Jobs that wait and can run nowhere: a world that waited for them would have faults for ever."""
+    """The number of waiting jobs that can run nowhere; if the world waited for them, faults would never end."""
     waiting = _in(state, Phase.WAITING)
     return int((~state.best_rate[waiting].any(axis=1)).sum())

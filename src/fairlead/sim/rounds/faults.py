@@ -19,10 +19,10 @@ class _Turn:
 
 
 class Faults:
-    """The next failure or repair; exponential times, one stream for the whole cluster, drawn in order of time.
+    """Failures and repairs at exponential times, from one stream for the whole cluster, drawn in order of time.
 
-    All nodes are up at `since_s`. What is drawn depends on nothing that jobs do, so a later moment of the same world is
-    reached by drawing up to it.
+    All nodes are up at `since_s`. The draws do not depend on jobs, so a later time of the same world is reached by drawing
+    up to it.
     """
 
     def __init__(self, nodes: int, mtbf_s: float, repair_s: float, seed: int, since_s: float = 0.0) -> None:
@@ -53,10 +53,10 @@ class Faults:
         heapq.heapify(self._turns)
 
     def skip_to(self, now_s: float, node_up: BoolArray) -> None:
-        """Leave out all turns up to `now_s`; `node_up` (n) shows which turns of that very instant have happened.
+        """Skip all turns up to `now_s`; `node_up` (n) shows which turns at exactly that time have happened.
 
-        A node that is not as the draws have it, because the state is not of this world, turns after a time from a stream
-        of its own. Exponential times have no memory, so such a node has the same chances as any other.
+        If the condition of a node differs from the draws, because the state is from another world, the node turns after a
+        time from a separate stream. Exponential times have no memory, so such a node behaves like any other.
         """
         while self._turns and self._is_over(self._turns[0], now_s, node_up):
             self.pop()

@@ -1,4 +1,4 @@
-"""Measuring new models before they are scheduled: what that costs, whatever the policy (ICS 2025)."""
+"""The cost of measuring new models before they are scheduled, for any policy (ICS 2025)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairlead.sim.truth import Truth
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A model is measured on so many GPUs of one type, from `start_s` to `end_s`."""
+    """The measurement of a model on `gpus` GPUs of one type, from `start_s` to `end_s`."""
 
     start_s: float
     end_s: float
@@ -25,7 +25,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Profiling:
-    """All trials of a run, and when each job may be scheduled. Nothing of this depends on the schedule."""
+    """All trials of a run, and when each job may be scheduled. Neither depends on the schedule."""
 
     ready_s: tuple[float, ...]  # j
     trials: tuple[Trial, ...]  # by start
@@ -36,11 +36,11 @@ class Profiling:
 
 
 def plan(truth: Truth) -> Profiling:
-    """One model after another in order of arrival, each at its width on every type that it can use, `profiling_s` each.
+    """The trials of new models, one after another in order of arrival, at their width on every type that they can use.
 
-    The type with the most memory comes first: what it takes there tells on which types it does not fit, so those are never
-    tried. A model at a width is measured once, and the profile is kept for the jobs that come later. Jobs are known by
-    their order, so that one behind a new model waits for it.
+    Each trial takes `profiling_s`. The type with the most memory comes first: it shows on which types the model does not
+    fit, and those are never tried. A model is measured once at each width, and the profile is kept for later jobs. Jobs
+    are identified by their order, so a job behind a new model waits for it.
     """
     each_s, cluster = truth.world.profiling_s, truth.cluster
     if not each_s:
@@ -64,7 +64,7 @@ def plan(truth: Truth) -> Profiling:
 
 
 def in_the_way(trial: Trial, cluster: Cluster, held: Iterable[tuple[int, Spot]]) -> list[int]:
-    """Jobs that pause for a trial: it takes the emptiest nodes of its type, free GPUs first, then those of jobs in order."""
+    """Jobs that pause for a trial. It takes the emptiest nodes of its type: free GPUs first, then those of jobs in order."""
     nodes = np.flatnonzero(cluster.node_type == trial.type).tolist()
     free = {node: int(cluster.node_gpus[node]) for node in nodes}
     on_node: dict[int, list[tuple[int, int]]] = {node: [] for node in nodes}

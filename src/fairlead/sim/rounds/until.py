@@ -1,4 +1,4 @@
-"""An engine that ends at a time, whatever would come later."""
+"""An engine that ends at a fixed time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairlead.rounds.loop import Engine
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """All that happens and is decided up to `end_s` takes place, that instant included."""
+    """Runs an engine up to and including `end_s`."""
 
     engine: Engine
     end_s: float

@@ -1,1 +1,1 @@
-"""The simulator of single tasks: the compiled loops, schedules from rules, and runs that journal averages."""
+"""The simulator of single tasks: the compiled loops, schedules from rules, and runs whose journals record averages."""

@@ -1,4 +1,4 @@
-"""Is a task-level schedule possible? Told from its columns alone, with nothing of the simulator that made it."""
+"""Checks whether a task-level schedule is feasible, from its columns alone and without the simulator's code."""
 
 from __future__ import annotations
 
@@ -7,57 +7,59 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.tasks import Instance, Schedule, row_parts
 
-SLACK_S = 1e-6  # float sums along a chain of a million tasks stay far below
+SLACK_S = 1e-6  # rounding errors along a chain of a million tasks stay far below
 
 
-def violations(given: Instance, schedule: Schedule, pace: FloatArray | None = None) -> list[str]:
-    """What is wrong, one sentence per kind of mistake; empty if the schedule can be carried out.
+def violations(instance: Instance, schedule: Schedule, pace: FloatArray | None = None) -> list[str]:
+    """What is wrong, one sentence for each kind of mistake; empty if the schedule is feasible.
 
-    `pace` (m) tells how many times as long a task takes on a GPU as on others of its type.
+    `pace` (m) is the duration of a task on a GPU relative to other GPUs of its type.
     """
-    known, found = given.known, []
-    wanted = np.repeat(np.arange(given.jobs), given.tasks)
-    if not np.array_equal(np.sort(schedule.job), wanted):
+    known, mistakes = instance.known, []
+    expected = np.repeat(np.arange(instance.jobs), instance.tasks)
+    if not np.array_equal(np.sort(schedule.job), expected):
         return ["a job has too many or too few tasks"]
     gpus = int(known.gpus.sum())
     if len(schedule) and (schedule.gpu.min() < 0 or schedule.gpu.max() >= gpus):
         return [f"a GPU number is outside 0..{gpus - 1}"]
     rows = np.lexsort((schedule.task, schedule.round, schedule.job))
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(given.tasks) - given.tasks, given.tasks)  # 0 .. K-1 in its job
-    k = known.scale[wanted]
+    within = np.arange(len(rows)) - np.repeat(
+        np.cumsum(instance.tasks) - instance.tasks, instance.tasks
+    )  # 0 .. K-1 in its job
+    k = known.scale[expected]
     if not (np.array_equal(schedule.round[rows], within // k) and np.array_equal(schedule.task[rows], within % k)):
         return ["a round does not have each of its k tasks once"]
     if (schedule.start_s < known.arrival_s[schedule.job] - SLACK_S).any():
-        found.append("a task starts before its job arrives")
+        mistakes.append("a task starts before its job arrives")
     return (
-        found
-        + _gpu_violations(given, schedule, np.ones(gpus) if pace is None else pace)
-        + _barrier_violations(given, schedule)
+        mistakes
+        + _gpu_violations(instance, schedule, np.ones(gpus) if pace is None else pace)
+        + _barrier_violations(instance, schedule)
     )
 
 
-def _gpu_violations(given: Instance, schedule: Schedule, pace: FloatArray) -> list[str]:
-    known, found = given.known, []
+def _gpu_violations(instance: Instance, schedule: Schedule, pace: FloatArray) -> list[str]:
+    known, mistakes = instance.known, []
     rows = np.lexsort((schedule.end_s, schedule.start_s, schedule.gpu))
     gpu, job = schedule.gpu[rows], schedule.job[rows]
     start_s, end_s = schedule.start_s[rows], schedule.end_s[rows]
     follows = np.concatenate([[False], gpu[1:] == gpu[:-1]])[: len(rows)]  # not the first one on its GPU
     if (start_s[1:] < end_s[:-1] - SLACK_S)[follows[1:]].any():
-        found.append("two tasks overlap on a GPU")
+        mistakes.append("two tasks overlap on a GPU")
     turned = follows & np.concatenate([[False], job[1:] != job[:-1]])[: len(rows)]
-    work_s = known.task_s[job, given.type_of[gpu]] * row_parts(given, schedule)[rows] * pace[gpu]
+    work_s = known.task_s[job, instance.type_of[gpu]] * row_parts(instance, schedule)[rows] * pace[gpu]
     least_s = work_s + np.where(turned, known.switch_s[job], 0.0)
     if (end_s - start_s < least_s - SLACK_S).any():
-        found.append("a task is shorter than its switch and its computation")
-    return found
+        mistakes.append("a task is shorter than its switch and its computation")
+    return mistakes
 
 
-def _barrier_violations(given: Instance, schedule: Schedule) -> list[str]:
-    known = given.known
-    first = np.cumsum(given.rounds) - given.rounds  # n  where its rounds begin in a list of all rounds
+def _barrier_violations(instance: Instance, schedule: Schedule) -> list[str]:
+    known = instance.known
+    first = np.cumsum(instance.rounds) - instance.rounds  # n  where the job's rounds begin in a list of all rounds
     place = first[schedule.job] + schedule.round
-    in_s = np.full(int(given.rounds.sum()), -np.inf)
-    sync_s = known.sync_s[schedule.job, given.type_of[schedule.gpu]] * row_parts(given, schedule)
+    in_s = np.full(int(instance.rounds.sum()), -np.inf)
+    sync_s = known.sync_s[schedule.job, instance.type_of[schedule.gpu]] * row_parts(instance, schedule)
     np.maximum.at(in_s, place, schedule.end_s + sync_s)
     later = schedule.round > 0
     early = schedule.start_s[later] < in_s[place[later] - 1] - SLACK_S

@@ -1,7 +1,8 @@
 """Runs of policies that decide single tasks: the same journal, events and state as runs in rounds.
 
-A GPU may change hands every few seconds, so the journal does not name each task. At every round boundary it tells what each
-job holds on average until the next one, and what it gets done; arrivals, first starts and ends stand at their exact times.
+A GPU may switch between jobs every few seconds, so the journal does not record each task. At every round boundary it
+records what each job holds on average until the next boundary and how much work it does; arrivals, first starts and ends
+are recorded at their exact times.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fairlead.sim.tasks.jobs import TaskJobs, as_tasks
 from fairlead.sim.tasks.schedules import best_of
 from fairlead.sim.truth import Truth
 
-_FINISHED, _ARRIVED, _SERVED = range(3)  # of one instant, in this order
+_FINISHED, _ARRIVED, _SERVED = range(3)  # the order of events at the same instant
 
 
 def run_tasks(
@@ -38,10 +39,10 @@ def run_tasks(
     tick: Callable[[State], None] | None = None,
     switch_s: float | None = None,
 ) -> Run:
-    """Until all jobs are done. Deciding is part of running here, so that no decision is timed."""
+    """Run until all jobs are done. Decisions are part of the simulation here, so they are not timed."""
     if truth.world.mtbf_s:
         raise InputError(
-            f"policy {policy.name} decides single tasks, and that simulator knows no failing nodes; leave out --mtbf"
+            f"policy {policy.name} decides single tasks, and that simulator has no failing nodes; leave out --mtbf"
         )
     result = Run()
     if not truth.jobs:
@@ -51,9 +52,9 @@ def run_tasks(
     cost = f"{settings.task_switch:.0%} of a task" if switch_s is None else f"{switch_s:g} s"
     result.notes.append(
         f"single tasks of about {jobs.task_s:.0f} s on a job's fastest type, {len(schedule):,} in all; every job counts as "
-        f"relaxed; a GPU that turns to another job pays {cost}"
+        f"relaxed; a GPU that switches to another job pays {cost}"
     )
-    for event in tell(jobs, schedule, truth.declared(), truth.total, settings.round_s):
+    for event in events_of(jobs, schedule, truth.declared(), truth.total, settings.round_s):
         if state.active:
             result.rounds += boundaries(state.now_s, event.time_s, settings.round_s)
         journal.event(event)
@@ -64,20 +65,20 @@ def run_tasks(
 
 
 def dispatch(jobs: TaskJobs, policy: TaskPolicy) -> Schedule:
-    """Ask the policy, which sees what it declares to know, and let its answer run in the true world."""
-    seen = jobs.seen
-    candidates = [(name, _with_costs(candidate, seen)) for name, candidate in _plan(policy, seen).candidates]
+    """Ask the policy, which sees what it declares to know, and run its plan in the true world."""
+    believed = jobs.believed
+    candidates = [(name, _with_costs(candidate, believed)) for name, candidate in _plan(policy, believed).candidates]
     if len(candidates) > 1:
         if not {Knows.LENGTHS, Knows.ARRIVALS} <= policy.knows:
             raise BrokenInvariantError(f"policy {policy.name} tries several plans and does not know all jobs")
-        best, _ = best_of(seen, candidates)
+        best, _ = best_of(believed, candidates)
         candidates = [(name, candidate) for name, candidate in candidates if name == best]
-    fitted = [(name, _fitted(candidate, seen.rounds, jobs.true.rounds)) for name, candidate in candidates]
+    fitted = [(name, _fitted(candidate, believed.rounds, jobs.true.rounds)) for name, candidate in candidates]
     return best_of(jobs.true, fitted, jobs.pace)[1]
 
 
 def _plan(policy: TaskPolicy, jobs: Instance) -> TaskPlan:
-    """What the policy returned, if it is a plan: policies are other people's code. Lengths are shown if it declares them."""
+    """The plan that the policy returns, checked because policies may be plug-ins. It sees lengths if it declares them."""
     plan: object
     if Knows.LENGTHS in policy.knows:
         plan = cast(Callable[[Instance], TaskPlan], policy.plan)(jobs)
@@ -91,10 +92,10 @@ def _plan(policy: TaskPolicy, jobs: Instance) -> TaskPlan:
     )
 
 
-def tell(
+def events_of(
     jobs: TaskJobs, schedule: Schedule, specs: list[JobSpec], total: list[float], round_s: float
 ) -> Iterator[Event]:
-    """Events in the order of time."""
+    """The events of a schedule, in order of time."""
     segments = _segments(jobs, schedule, round_s)
     N = len(specs)
     times_s = np.concatenate((segments.end_s, jobs.true.known.arrival_s, segments.start_s))
@@ -111,12 +112,12 @@ def tell(
             for n in these.tolist():
                 yield Arrived(now_s, specs[n])
         else:
-            yield segments.told(now_s, these)
+            yield segments.served(now_s, these)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Segments:
-    """One row for every job and round of the clock in which it is served."""
+    """One row for every job and scheduling round in which it is served."""
 
     job: IntArray
     start_s: FloatArray
@@ -126,25 +127,25 @@ class _Segments:
     gpus: FloatArray  # rows,t
     end_s: FloatArray  # n  when jobs end
 
-    def told(self, now_s: float, rows: IntArray) -> Served:
+    def served(self, now_s: float, rows: IntArray) -> Served:
         return Served(now_s, self.job[rows], self.samples[rows], self.rate[rows], self.part[rows], self.gpus[rows])
 
 
 def _segments(jobs: TaskJobs, schedule: Schedule, round_s: float) -> _Segments:
-    from fairlead.sim.tasks import kernel  # numba: half a second that only this simulator pays
+    from fairlead.sim.tasks import kernel  # importing numba takes half a second; only this simulator needs it
 
-    given = jobs.true
+    instance = jobs.true
     order = np.argsort(schedule.start_s, kind="stable")
-    n, type_of_row, start_s = schedule.job[order], given.type_of[schedule.gpu[order]], schedule.start_s[order]
-    parts = row_parts(given, schedule)[order]
-    first_s = np.full(given.jobs, np.inf)
+    n, type_of_row, start_s = schedule.job[order], instance.type_of[schedule.gpu[order]], schedule.start_s[order]
+    parts = row_parts(instance, schedule)[order]
+    first_s = np.full(instance.jobs, np.inf)
     np.minimum.at(first_s, n, start_s)
-    # A job can be too short for the clock to tell its end from its start.
-    end_s = np.maximum(completions_s(given, schedule), np.nextafter(first_s, np.inf))
+    # A job can be so short that its start and end round to the same time.
+    end_s = np.maximum(completions_s(instance, schedule), np.nextafter(first_s, np.inf))
     first, last = np.floor(first_s / round_s).astype(np.int64), np.floor(end_s / round_s).astype(np.int64)
     count = last - first + 1
     begin = np.cumsum(count) - count
-    job = np.repeat(np.arange(given.jobs), count)
+    job = np.repeat(np.arange(instance.jobs), count)
     slice_ = np.arange(len(job)) - begin[job] + first[job]
     from_s, until_s = np.maximum(first_s[job], slice_ * round_s), np.minimum(end_s[job], (slice_ + 1) * round_s)
     gpu_s, served_s, done, before = kernel.spread(
@@ -152,15 +153,15 @@ def _segments(jobs: TaskJobs, schedule: Schedule, round_s: float) -> _Segments:
         type_of_row,
         start_s,
         np.maximum(schedule.end_s[order], np.nextafter(start_s, np.inf)),
-        schedule.end_s[order] + given.known.sync_s[n, type_of_row] * parts,
+        schedule.end_s[order] + instance.known.sync_s[n, type_of_row] * parts,
         jobs.samples[n] * parts,
         begin,
         first,
         len(job),
-        len(given.known.gpus),
+        len(instance.known.gpus),
         round_s,
     )
-    real = np.flatnonzero(until_s > from_s)  # a job that ends at a boundary has nothing after it
+    real = np.flatnonzero(until_s > from_s)  # a job that ends at a boundary has an empty segment after it
     long_s = (until_s - from_s)[real]
     return _Segments(
         job=job[real],
@@ -173,15 +174,15 @@ def _segments(jobs: TaskJobs, schedule: Schedule, round_s: float) -> _Segments:
     )
 
 
-def _with_costs(candidate: Rule | IntArray, seen: Instance) -> Rule | IntArray:
-    """A rule without costs of its own goes by the task times that can be known."""
+def _with_costs(candidate: Rule | IntArray, believed: Instance) -> Rule | IntArray:
+    """A rule without costs of its own uses the task times that can be known."""
     if isinstance(candidate, Rule) and candidate.cost_s is None:
-        return replace(candidate, cost_s=seen.known.task_s)
+        return replace(candidate, cost_s=believed.known.task_s)
     return candidate
 
 
 def _fitted(candidate: Rule | IntArray, planned: IntArray, true: IntArray) -> Rule | IntArray:
-    """A plan for so many rounds (n) of each job, for as many as there are: those that nobody foresaw go last."""
+    """A plan for the `planned` rounds (n) of each job, adapted to the `true` ones: rounds that were not planned go last."""
     if np.array_equal(planned, true):
         return candidate
     begin = np.cumsum(planned) - planned

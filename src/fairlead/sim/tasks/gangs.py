@@ -1,6 +1,6 @@
 """Gangs at task level: the k tasks of a round start together on k GPUs, and the slowest of them sets the pace.
 
-The GPUs are held through the synchronisation. Where pre-emption is allowed, a job gives way at the end of a round.
+A gang holds its GPUs during the synchronisation. If pre-emption is allowed, it happens at the end of a round.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ import numpy as np
 from fairlead.model.tasks import Instance, Schedule
 from fairlead.sim.tasks.schedules import blind_rank
 
-Key = Callable[[int, int, float], tuple[float, int]]  # (job, rounds done, GPU-seconds held) -> who goes first
+Key = Callable[[int, int, float], tuple[float, int]]  # (job, rounds done, GPU-seconds held) -> sort key
 
 
 class GangPlace(StrEnum):
     BLIND = "blind"  # any idle GPUs, in a shuffled order
-    FASTEST = "fastest"  # idle GPUs of the types that suit the job best, mixed if need be
-    PURE = "pure"  # the best type that has enough idle GPUs; mixed only where none has
+    FASTEST = "fastest"  # idle GPUs of the types that suit the job best, mixed if necessary
+    PURE = "pure"  # the best type that has enough idle GPUs; mixed only if no type has
 
 
-def run_gangs(given: Instance, key: Key, place: GangPlace, *, preempt: bool, start_s: float) -> Schedule:
-    """`start_s` is what a start or a restart costs. Without pre-emption jobs wait strictly in their order."""
-    gangs = _Gangs(given, key, place, preempt, start_s)
+def run_gangs(instance: Instance, key: Key, place: GangPlace, *, preempt: bool, start_s: float) -> Schedule:
+    """The schedule of gangs. `start_s` is the cost of a start or restart. Without pre-emption, order is strict."""
+    gangs = _Gangs(instance, key, place, preempt, start_s)
     gangs.run()
     return gangs.schedule()
 
 
 class _Gangs:
-    def __init__(self, given: Instance, key: Key, place: GangPlace, preempt: bool, start_s: float) -> None:
-        self.given, self.key, self.place, self.preempt, self.start_s = given, key, place, preempt, start_s
-        known = given.known
+    def __init__(self, instance: Instance, key: Key, place: GangPlace, preempt: bool, start_s: float) -> None:
+        self.instance, self.key, self.place, self.preempt, self.start_s = instance, key, place, preempt, start_s
+        known = instance.known
         self.k: list[int] = known.scale.tolist()
         self.T: list[list[float]] = known.task_s.tolist()
         self.S: list[list[float]] = known.sync_s.tolist()
         self.switch: list[float] = known.switch_s.tolist()
-        self.type_of: list[int] = given.type_of.tolist()
-        rank = blind_rank(given)
+        self.type_of: list[int] = instance.type_of.tolist()
+        rank = blind_rank(instance)
         self.order = [  # n  all GPUs, the preferred ones first
-            np.argsort(rank if place is GangPlace.BLIND else known.task_s[n, given.type_of], kind="stable").tolist()
-            for n in range(given.jobs)
+            np.argsort(rank if place is GangPlace.BLIND else known.task_s[n, instance.type_of], kind="stable").tolist()
+            for n in range(instance.jobs)
         ]
         self.idle = set(range(len(rank)))
         self.total = len(rank)
-        self.done, self.held_s = [0] * given.jobs, [0.0] * given.jobs
+        self.done, self.held_s = [0] * instance.jobs, [0.0] * instance.jobs
         self.gang: dict[int, list[int]] = {}
         self.waiting: set[int] = set()
         self.rows: list[tuple[int, int, int, int, float, float]] = []
-        self.ends: list[tuple[float, int, float]] = []  # end of a round, job, how long it took
+        self.ends: list[tuple[float, int, float]] = []  # end of a round, job, duration
         self.keys: dict[int, tuple[float, int]] = {}
 
     def run(self) -> None:
-        arrivals: list[float] = self.given.known.arrival_s.tolist()
+        arrivals: list[float] = self.instance.known.arrival_s.tolist()
         arrived = 0
         while arrived < len(arrivals) or self.ends:
             now = min(
@@ -77,17 +77,17 @@ class _Gangs:
             self._start(now, wanted)
 
     def _end_round(self, end_s: float, n: int, took_s: float) -> list[int]:
-        """The job, if it has rounds left."""
+        """End a round of the job; returns the job if it has rounds left."""
         self.done[n] += 1
         self.held_s[n] += self.k[n] * took_s
-        if self.done[n] == self.given.rounds[n]:
+        if self.done[n] == self.instance.rounds[n]:
             self.idle.update(self.gang.pop(n))
             return []
         self.keys[n] = self.key(n, self.done[n], self.held_s[n])
         return [n]
 
     def _wanted(self) -> set[int]:
-        """Who should run now: those who run, or with pre-emption whoever comes first as far as the GPUs go."""
+        """Jobs that should run now: without pre-emption all that are here, otherwise the first ones that fit."""
         if not self.preempt or not self.waiting:
             return set(self.gang) | (self.waiting if not self.preempt else set())
         wanted, left = set(), self.total

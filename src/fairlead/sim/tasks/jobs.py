@@ -1,7 +1,7 @@
-"""Jobs of a trace as rounds of tasks, with times from the same rates that gangs run at.
+"""Jobs of a trace as rounds of tasks, with times from the same rates at which gangs run.
 
-A gang of k GPUs of type g makes a step in k b / r_g seconds (b samples per GPU, r_g its rate), of which one GPU alone would
-compute b / r_1g: that is the task, and the rest is synchronisation. So k equal GPUs together have exactly the gang's rate.
+A gang of k GPUs of type g takes k b / r_g seconds for a step (b samples per GPU, r_g its rate). One GPU alone would compute
+for b / r_1g seconds: that is the task, and the rest is synchronisation. So k equal GPUs have exactly the gang's rate.
 """
 
 from __future__ import annotations
@@ -19,33 +19,35 @@ from fairlead.model.tasks import Instance, Known
 from fairlead.rates.estimator import Estimator, allowed_types
 from fairlead.sim.truth import Truth
 
-MOST_TASKS = 3_000_000  # of a run; beyond that steps are grouped further, so that it stays a matter of a minute
-_WHOLE = 1e-9  # steps closer than this part to a whole number of rounds are that number
+MOST_TASKS = (
+    3_000_000  # of a run; if there would be more, steps are grouped further, so that a run takes about a minute
+)
+_WHOLE = 1e-9  # relative distance at which steps count as a whole number of rounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskJobs:
-    """`seen` is what can be known (declared lengths, believed speeds), `true` what happens; both have the same tasks."""
+    """`believed` is what can be known (declared lengths, assumed speeds), `true` what happens; both have the same tasks."""
 
-    seen: Instance
+    believed: Instance
     true: Instance
-    pace: FloatArray  # m  how many times as long tasks take on a GPU as on others of its type
+    pace: FloatArray  # m  duration of a task on a GPU relative to other GPUs of its type
     samples: FloatArray  # n  of one task
-    task_s: float  # about how long a task is on the fastest type
+    task_s: float  # approximate duration of a task on the fastest type
 
 
 def as_tasks(
     truth: Truth, believed: Estimator, *, task_s: float, switch: float, switch_s: float | None, most: int = MOST_TASKS
 ) -> TaskJobs:
-    """Steps are grouped so that a task takes about `task_s` on the type that is fastest for the job, whatever its length.
+    """The jobs as tasks: steps are grouped so that a task takes about `task_s` on the job's fastest type, for any length.
 
-    Every job counts as relaxed: its tasks may mix types. `switch` is the part of a task that a GPU needs to turn to
-    another job, `switch_s` the same in seconds, for all.
+    Every job counts as relaxed: its tasks may mix types. `switch` is the cost of a GPU's switch to another job as a part
+    of a task; `switch_s` is the same in seconds, for all jobs.
     """
     cluster, jobs = truth.cluster, truth.jobs
-    seen = [_times(spec, cluster, believed) for spec in jobs]
+    believed_times = [_times(spec, cluster, believed) for spec in jobs]
     real = [_times(spec, cluster, truth.rates) for spec in jobs]
-    compute_s = np.array([T for T, _ in seen]).reshape(len(jobs), -1)  # n,g  of one step
+    compute_s = np.array([T for T, _ in believed_times]).reshape(len(jobs), -1)  # n,g  of one step
     fastest_s = compute_s.min(axis=1, initial=np.inf)
     scale = np.array([spec.gpus for spec in jobs], dtype=np.int64)
     steps = np.array([float(spec.steps or 0.0) for spec in jobs])
@@ -68,7 +70,7 @@ def as_tasks(
         )
 
     return TaskJobs(
-        seen=Instance(known(seen), *_rounds(declared, group)),
+        believed=Instance(known(believed_times), *_rounds(declared, group)),
         true=Instance(known(real), *_rounds(steps, group)),
         pace=1.0 / np.array(truth.factor)[nodes_of_gpus(cluster)],
         samples=per_step * group,
@@ -85,8 +87,8 @@ def nodes_of_gpus(cluster: Cluster) -> IntArray:
 def _times(spec: JobSpec, cluster: Cluster, rates: Estimator) -> tuple[FloatArray, FloatArray]:
     """(t, t) computation and synchronisation of one step, inf and 0 on types where the job cannot run.
 
-    Departs: where a gang is slower than half of its GPUs alone would be, the paper's assumption T >= S would not hold;
-    there T is half of the step.
+    Departs: if a gang has less than half the rate of its GPUs alone, the paper's assumption T >= S would not hold; T is
+    then half of the step.
     """
     k = spec.gpus
     batch = rates.samples_per_step(spec.model, k) / k
@@ -106,7 +108,7 @@ def _times(spec: JobSpec, cluster: Cluster, rates: Estimator) -> tuple[FloatArra
 def _group(
     fastest_s: FloatArray, steps: FloatArray, scale: IntArray, task_s: float, most: int
 ) -> tuple[FloatArray, float]:
-    """Steps of a task by job (n), and the seconds that this aims at."""
+    """Steps per task by job (n), and the duration of a task that they aim at."""
     while True:
         group = np.maximum(task_s / fastest_s, 1.0)
         tasks = float((_rounds(steps, group)[0] * scale).sum()) if len(steps) else 0.0
@@ -116,7 +118,7 @@ def _group(
 
 
 def _rounds(steps: FloatArray, group: FloatArray) -> tuple[IntArray, FloatArray]:
-    """n  how many rounds, and which part of a round the last one is."""
+    """n  the number of rounds, and the size of the last one as a part of a round."""
     exact = steps / group
     rounds = np.maximum(np.ceil(exact * (1.0 - _WHOLE)), 1.0)
     return rounds.astype(np.int64), np.clip(exact - (rounds - 1.0), math.ulp(1.0), 1.0)

@@ -1,6 +1,6 @@
 """The compiled half of the task-level simulator: one loop over events, and one over a fixed list.
 
-Everything here is arrays in, arrays out. Numba keeps the compiled code beside this file.
+Functions here take and return arrays. Numba caches the compiled code next to this file.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import numpy as np
 from numba import njit
 
 FASTEST_IDLE, EARLIEST_FINISH, LONGEST_IDLE = 0, 1, 2  # as in model/tasks.py
-STARTED = -1  # in the list of ready jobs: all its tasks have started; below that: it has a new key
-MANY_GPUS = 256  # beyond that most passes of dispatch are cut short, and a full one follows once in `full_every_s`
-FEW_WAITS = 64  # tasks that may reserve a busy GPU in a pass that is cut short
+STARTED = -1  # in the list of ready jobs: all tasks of the job have started; smaller values: the job has a new key
+MANY_GPUS = 256  # with more GPUs, most dispatch passes are partial, and a full one follows once in `full_every_s`
+FEW_WAITS = 64  # tasks that may reserve a busy GPU in a partial pass
 LOOK_BACK = 16  # idle GPUs of a type that are searched for one that ran the job last
 
 
@@ -61,7 +61,7 @@ def _push(heap_s, heap_id, size, when_s, id_):
 
 @njit(cache=True, inline="always")
 def _pop(heap_s, heap_id, size):
-    """The first one is gone."""
+    """Remove the first entry."""
     heap_s[0], heap_id[0] = heap_s[size - 1], heap_id[size - 1]
     _sift_down(heap_s, heap_id, size - 1, 0)
     return size - 1
@@ -83,7 +83,7 @@ def _key(n, started, round_, base, slope, by_round, first_round, unit, growth, q
 
 @njit(cache=True)
 def _insert(ready, size, key, n):
-    """Into a list that is sorted from the last to go to the first to go; ties by position, that is by arrival."""
+    """Insert a job into a list that ends with the job to go first; ties are broken by position, that is by arrival."""
     low, high = 0, size
     while low < high:
         middle = (low + high) >> 1
@@ -129,13 +129,13 @@ def run_events(
     pace,
     full_every_s,
 ):
-    """Arrivals, ends of tasks and barriers in the order of time; after all events of an instant one pass of dispatch."""
+    """Process arrivals, ends of tasks and barriers in order of time, with one dispatch pass after all events of an instant."""
     N, G = task_s.shape
     M = gpus.sum()
     first_gpu, type_of = _numbered(gpus)
     first_round = np.zeros(N + 1, np.int64)
     total = 0
-    prefer = np.empty((N, G), np.int64)  # types from the cheapest to the dearest, ties by position
+    prefer = np.empty((N, G), np.int64)  # types from the cheapest to the most expensive, ties by position
     for n in range(N):
         first_round[n + 1] = first_round[n] + rounds[n]
         total += rounds[n] * scale[n]
@@ -144,14 +144,14 @@ def run_events(
     out_job, out_round, out_task = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
     out_gpu, out_start, out_end = np.empty(total, np.int64), np.empty(total), np.empty(total)
 
-    unstarted, running = np.zeros(N, np.int64), np.zeros(N, np.int64)  # tasks of the present round
+    unstarted, running = np.zeros(N, np.int64), np.zeros(N, np.int64)  # tasks of the current round
     barrier_s, since_s = np.zeros(N), np.zeros(N)
     round_, started = np.zeros(N, np.int64), np.zeros(N, np.int64)
     key = np.zeros(N)
     ready, moved, size = np.empty(N + 1, np.int64), np.empty(N, np.int64), 0
 
     last_job, now_job = np.full(M, -1, np.int64), np.full(M, -1, np.int64)
-    free_s = np.zeros(M)  # since when it is idle, or until when it is busy
+    free_s = np.zeros(M)  # since when a GPU is idle, or until when it is busy
     idle, idle_size = np.empty(M, np.int64), gpus.copy()  # idle GPUs of type g: idle[first_gpu[g]:][:idle_size[g]]
     for g in range(G):
         for i in range(gpus[g]):
@@ -248,7 +248,7 @@ def run_events(
                     best, best_s = (
                         -1,
                         np.inf,
-                    )  # where it ends first; written out, since a call costs a third of the time
+                    )  # where it ends first; inlined, because a call would cost a third of the time
                     for i in range(G):
                         g = prefer[n, i]
                         if gpus[g] == 0 or task_s[n, g] == np.inf:
@@ -256,7 +256,7 @@ def run_events(
                         if left[g] > 0:
                             if now + cost_s[n, g] < best_s:
                                 best, best_s = g, now + cost_s[n, g]
-                            break  # idle, so a dearer type is no better even if it is idle too
+                            break  # this type is idle, so a more expensive type is no better even if it is idle too
                         if choice == FASTEST_IDLE:
                             continue
                         top = first_gpu[g]
@@ -303,7 +303,7 @@ def run_events(
                     new = _key(n, started[n], round_[n], base, slope, by_round, first_round, unit, growth, queues)
                     if new != key[n]:
                         key[n] = new
-                        ready[at + 1] = STARTED - 1 - n  # it finds its new place when the pass is over
+                        ready[at + 1] = STARTED - 1 - n  # it is moved to its new place after the pass
                 else:
                     ready[at + 1] = STARTED
         if touched:
@@ -313,7 +313,7 @@ def run_events(
 
 @njit(cache=True)
 def _numbered(gpus):
-    """(where each type's GPUs begin, the type of each GPU): GPUs are numbered type by type."""
+    """(first GPU of each type, type of each GPU); GPUs are numbered type by type."""
     first_gpu = np.zeros(len(gpus) + 1, np.int64)
     type_of = np.empty(gpus.sum(), np.int64)
     for g in range(len(gpus)):
@@ -332,7 +332,7 @@ def _waits_too_long(n, now, running, started, slope, weight, scale, since_s, pro
 
 @njit(cache=True)
 def _longest_idle(n, task_s, first_gpu, idle, idle_size, free_s, blind_rank):
-    """Of all idle GPUs on which the job runs the one that is idle longest; below 0 = none."""
+    """The GPU that has been idle longest among those on which the job runs; below 0 if there is none."""
     gpu = -1
     for g in range(len(idle_size)):
         if task_s[n, g] == np.inf:
@@ -350,7 +350,7 @@ def _longest_idle(n, task_s, first_gpu, idle, idle_size, free_s, blind_rank):
 
 @njit(cache=True, inline="always")
 def _idle_gpu(n, top, idle, size, last_job):
-    """One of the type's idle GPUs, if possible one that ran the job last."""
+    """One of the type's idle GPUs, preferably one that ran the job last."""
     for i in range(size - 1, max(-1, size - 1 - LOOK_BACK), -1):
         if last_job[idle[top + i]] == n:
             return idle[top + i]
@@ -359,7 +359,7 @@ def _idle_gpu(n, top, idle, size, last_job):
 
 @njit(cache=True, inline="always")
 def _take(gpu, top, idle, size):
-    """Out of the list of the type's idle GPUs."""
+    """Remove a GPU from the list of the type's idle GPUs."""
     for i in range(size - 1, -1, -1):
         if idle[top + i] == gpu:
             idle[top + i] = idle[top + size - 1]
@@ -368,7 +368,7 @@ def _take(gpu, top, idle, size):
 
 @njit(cache=True)
 def _settled(ready, moved, kept, size, key):
-    """The list of ready jobs after a pass, which looked at those from `kept` on; its new size."""
+    """Update the list of ready jobs after a pass that started at `kept`; returns its new size."""
     moves = 0
     for i in range(kept, size):
         entry = ready[i]
@@ -386,11 +386,10 @@ def _settled(ready, moved, kept, size, key):
 
 @njit(cache=True)
 def spread(job, type_of_row, start_s, end_s, in_s, samples, first_segment, first_slice, segments, types, slice_s):
-    """What falls into each slice of time of each job: GPU-seconds by type, seconds in which it is served, samples then
-    and before.
+    """For each time slice of each job: GPU-seconds by type, seconds of service, samples in the slice and before it.
 
-    Rows are in the order of starts. A job is served while one of its tasks runs (start to end) or its gradients are on
-    their way (up to `in_s`).
+    Rows are in order of start. A job is served while one of its tasks runs (start to end) or its gradients are being
+    sent (until `in_s`).
     """
     gpu_s, served_s, done = np.zeros((segments, types)), np.zeros(segments), np.zeros(segments)
     until_s = np.full(len(first_segment), -np.inf)
@@ -424,7 +423,7 @@ def spread(job, type_of_row, start_s, end_s, in_s, samples, first_segment, first
 
 @njit(cache=True)
 def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first, blind_rank, rounds, last, pace):
-    """Rounds in the order of the list, tasks one by one: on the GPU that is free first, or where it ends first."""
+    """Run rounds in the order of the list, task by task, each on the GPU that is free first or where it ends first."""
     N, G = task_s.shape
     M = gpus.sum()
     total = 0
@@ -435,7 +434,7 @@ def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first
     barrier_s, round_ = arrival_s.copy(), np.zeros(N, np.int64)
     last_job = np.full(M, -1, np.int64)
     first_gpu, type_of = _numbered(gpus)
-    # A heap of free times per type, or, where types do not matter, one over all GPUs.
+    # A heap of free times for each type, or one for all GPUs if types do not matter.
     heaps = G if finish_first else 1
     edges = first_gpu if finish_first else np.array([0, M])
     heap_s, heap_id = np.zeros(M), np.arange(M)
@@ -452,7 +451,7 @@ def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first
                 end_s = heap_s[edges[h]]
                 if finish_first:
                     end_s = max(ready_s, end_s) + task_s[n, h] * part
-                # Where it ends at the same time, the GPU that is free first: on equal GPUs both ways are the same.
+                # Ties go to the GPU that is free first, so that on equal GPUs both choices are the same.
                 if end_s < best_s or (end_s == best_s and heap_s[edges[h]] < heap_s[edges[best]]):
                     best, best_s = h, end_s
             low, high = edges[best], edges[best + 1]

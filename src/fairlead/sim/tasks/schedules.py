@@ -1,7 +1,7 @@
-"""Task-level simulation: a rule or a list in, a schedule out. No policy is named here; rules are data.
+"""Task-level simulation: turns a rule or a list into a schedule. No policy is named here; rules are data.
 
-Events are arrivals, ends of tasks and barriers. Synchronisation overlaps the GPU's next task. A GPU that turns from one
-job to another first pays the switch. Tasks are never interrupted; jobs give way between tasks.
+Events are arrivals, ends of tasks and barriers. Synchronisation overlaps the GPU's next task. A GPU that switches from
+one job to another first pays for the switch. Tasks are never interrupted; jobs are pre-empted between tasks.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from fairlead.model.tasks import Instance, Rule, Schedule, weighted_completion_s
 from fairlead.numerics.random import stream
 
 
-def run_rule(given: Instance, rule: Rule, pace: FloatArray | None = None) -> Schedule:
-    """Dispatch by the rule after every event. Rows are in the order of starts.
+def run_rule(instance: Instance, rule: Rule, pace: FloatArray | None = None) -> Schedule:
+    """The schedule of a rule that dispatches after every event. Rows are in order of start.
 
-    `pace` (m) tells how many times as long a task takes on a GPU as on others of its type, which no rule knows.
+    `pace` (m) is the duration of a task on a GPU relative to other GPUs of its type, which no rule knows.
     """
-    from fairlead.sim.tasks import kernel  # numba: half a second that only this simulator pays
+    from fairlead.sim.tasks import kernel  # importing numba takes half a second; only this simulator needs it
 
-    known = given.known
+    known = instance.known
     columns = kernel.run_events(
         known.arrival_s,
-        given.rounds,
+        instance.rounds,
         known.scale,
         known.task_s,
         known.sync_s,
@@ -42,22 +42,22 @@ def run_rule(given: Instance, rule: Rule, pace: FloatArray | None = None) -> Sch
         int(rule.choice),
         float(rule.sigma),
         known.task_s if rule.cost_s is None else rule.cost_s,
-        blind_rank(given),
-        given.last_part,
-        _pace(given, pace),
+        blind_rank(instance),
+        instance.last_part,
+        _pace(instance, pace),
         float(np.median(known.fastest_s)) if known.jobs else 0.0,
     )
     return Schedule(*columns[:6])
 
 
-def run_list(given: Instance, job: IntArray, *, earliest_finish: bool, pace: FloatArray | None = None) -> Schedule:
-    """Rounds in a fixed order (a job's r-th mention is its r-th round), task by task.
+def run_list(instance: Instance, job: IntArray, *, earliest_finish: bool, pace: FloatArray | None = None) -> Schedule:
+    """The schedule of rounds in a fixed order (a job's r-th occurrence is its r-th round), task by task.
 
-    A task goes where it ends first, or on the GPU that is free first, whatever its type. Holes are not filled later.
+    A task goes where it ends first, or to the GPU of any type that is free first. Gaps are not filled later.
     """
     from fairlead.sim.tasks import kernel
 
-    known = given.known
+    known = instance.known
     columns = kernel.run_list(
         job,
         known.scale,
@@ -67,37 +67,37 @@ def run_list(given: Instance, job: IntArray, *, earliest_finish: bool, pace: Flo
         known.arrival_s,
         known.gpus,
         earliest_finish,
-        blind_rank(given),
-        given.rounds,
-        given.last_part,
-        _pace(given, pace),
+        blind_rank(instance),
+        instance.rounds,
+        instance.last_part,
+        _pace(instance, pace),
     )
     return Schedule(*columns)
 
 
 def best_of(
-    given: Instance, candidates: Iterable[tuple[str, Rule | IntArray]], pace: FloatArray | None = None
+    instance: Instance, candidates: Iterable[tuple[str, Rule | IntArray]], pace: FloatArray | None = None
 ) -> tuple[str, Schedule]:
-    """The candidate (a rule, or a list for earliest finish) with the smallest sum of w C; the first one among equals."""
-    found: tuple[float, str, Schedule] | None = None
+    """The candidate (a rule, or a list for earliest finish) with the smallest sum of w C; ties go to the first."""
+    best: tuple[float, str, Schedule] | None = None
     for name, candidate in candidates:
         schedule = (
-            run_rule(given, candidate, pace)
+            run_rule(instance, candidate, pace)
             if isinstance(candidate, Rule)
-            else run_list(given, candidate, earliest_finish=True, pace=pace)
+            else run_list(instance, candidate, earliest_finish=True, pace=pace)
         )
-        total_s = weighted_completion_s(given, schedule)
-        if found is None or total_s < found[0]:
-            found = total_s, name, schedule
-    if found is None:
-        raise ValueError("there is nothing to choose from")
-    return found[1], found[2]
+        total_s = weighted_completion_s(instance, schedule)
+        if best is None or total_s < best[0]:
+            best = total_s, name, schedule
+    if best is None:
+        raise ValueError("there are no candidates; wanted at least one rule or list")
+    return best[1], best[2]
 
 
-def _pace(given: Instance, pace: FloatArray | None) -> FloatArray:
-    return np.ones(int(given.known.gpus.sum())) if pace is None else pace
+def _pace(instance: Instance, pace: FloatArray | None) -> FloatArray:
+    return np.ones(int(instance.known.gpus.sum())) if pace is None else pace
 
 
-def blind_rank(given: Instance) -> IntArray:
-    """m  the order in which a rule that does not see types meets equal GPUs: shuffled, or it would see them after all."""
-    return stream(0, "order of GPUs").permutation(int(given.known.gpus.sum()))
+def blind_rank(instance: Instance) -> IntArray:
+    """m  the order of GPUs for a rule that does not see types; shuffled, because GPUs are numbered by type."""
+    return stream(0, "order of GPUs").permutation(int(instance.known.gpus.sum()))

@@ -1,4 +1,4 @@
-"""One GPU per job: the tasks of a round one after another, from the first round to the last without giving way."""
+"""One GPU per job: the tasks of a round run one after another, from the first round to the last without pre-emption."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from fairlead.model.tasks import Instance, Schedule
 MatchJobs = Callable[[FloatArray, FloatArray], tuple[IntArray, IntArray]]
 
 
-def run_single(given: Instance, plan: MatchJobs) -> Schedule:
-    """Plan again at every arrival and completion that finds a GPU idle and jobs waiting; start who is first in a queue."""
-    known, type_of = given.known, given.type_of
-    # j,g  a round is k tasks and the last one's synchronisation; those of the others overlap
-    size_s = given.rounds[:, None] * (known.scale[:, None] * known.task_s + known.sync_s)
+def run_single(instance: Instance, plan: MatchJobs) -> Schedule:
+    """The schedule with one GPU per job.
+
+    At every arrival and completion with an idle GPU and waiting jobs, plan again and start the first job of each queue.
+    """
+    known, type_of = instance.known, instance.type_of
+    # j,g  a round is k tasks and the synchronisation of the last one; the others overlap
+    size_s = instance.rounds[:, None] * (known.scale[:, None] * known.task_s + known.sync_s)
     by_gpu = size_s[:, type_of]
     free_s, last_job = np.zeros(len(type_of)), np.full(len(type_of), -1)
     events = [(float(arrival), n) for n, arrival in enumerate(known.arrival_s)]
@@ -42,19 +45,19 @@ def run_single(given: Instance, plan: MatchJobs) -> Schedule:
             n = int(jobs[mine[np.argmax(place[mine])]])
             waiting.remove(n)
             turn_s = float(known.switch_s[n]) if last_job[m] >= 0 else 0.0
-            parts.append(_one_job(given, n, m, now, turn_s))
+            parts.append(_one_job(instance, n, m, now, turn_s))
             last_job[m] = n
-            # The GPU is free for another job while the last gradients are on their way.
+            # The GPU is free for another job while the last gradients are being sent.
             free_s[m] = parts[-1].end_s[-1]
             heapq.heappush(events, (float(free_s[m]), -1))
     return _joined(parts)
 
 
-def _one_job(given: Instance, n: int, m: int, start_s: float, turn_s: float) -> Schedule:
-    known = given.known
-    g = int(given.type_of[m])
+def _one_job(instance: Instance, n: int, m: int, start_s: float, turn_s: float) -> Schedule:
+    known = instance.known
+    g = int(instance.type_of[m])
     k, T, S = int(known.scale[n]), float(known.task_s[n, g]), float(known.sync_s[n, g])
-    round_, task = np.divmod(np.arange(given.tasks[n]), k)
+    round_, task = np.divmod(np.arange(instance.tasks[n]), k)
     begin_s = start_s + turn_s + round_ * (k * T + S) + task * T
     end_s = begin_s + T
     begin_s[0] = start_s
