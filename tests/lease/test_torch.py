@@ -22,7 +22,7 @@ STEPS = 24
 
 
 def lease_file(folder: Path, number: int, tasks: Sequence[int]) -> str:
-    found = {
+    lease = {
         "number": number,
         "gpus": [{"node": "n", "type": "t", "slot": slot, "tasks": count} for slot, count in enumerate(tasks)],
         "emulated": False,
@@ -30,7 +30,7 @@ def lease_file(folder: Path, number: int, tasks: Sequence[int]) -> str:
         "checkpoint_dir": str(folder / "checkpoints"),
     }
     path = folder / f"lease-{number}.json"
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(lease))
     return str(path)
 
 
@@ -73,10 +73,10 @@ def curves(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     )
     assert done.returncode == 0, done.stderr
     names = [Path(entry["out"]) for entry in plan]
-    found: dict[str, list[float]] = {}
+    losses: dict[str, list[float]] = {}
     for path in names:
-        found.setdefault(path.parent.name, []).extend(json.loads(path.read_text())["losses"])
-    return found
+        losses.setdefault(path.parent.name, []).extend(json.loads(path.read_text())["losses"])
+    return losses
 
 
 def test_four_ranks_learn_something(curves: dict[str, list[float]]) -> None:
@@ -95,11 +95,11 @@ def test_a_job_that_changes_its_ranks_on_the_way_learns_as_if_it_had_not(curves:
 
 
 class SentError(Exception):
-    """Instead of sending: on which device it lies."""
+    """Replaces sending; records the device of the tensor."""
 
 
-def test_what_ranks_tell_each_other_lies_where_the_model_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NCCL sends nothing else. The device without memory stands for a GPU."""
+def test_ranks_send_only_tensors_on_the_device_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL sends nothing else. The meta device takes the place of a GPU."""
     import torch
     import torch.distributed as dist
 
@@ -120,7 +120,7 @@ def test_what_ranks_tell_each_other_lies_where_the_model_does(monkeypatch: pytes
         sync.should_stop()
 
 
-def test_tasks_are_split_as_the_lease_says_or_else_evenly() -> None:
+def test_tasks_are_split_by_the_lease_or_else_evenly() -> None:
     from fairlead.lease.torch import counts_by_rank
 
     assert counts_by_rank((2, 1, 1), 3, None) == [2, 1, 1]

@@ -1,4 +1,4 @@
-"""The worker side in real processes: signals, checkpoints, fences, pace, and scripts on their own."""
+"""The worker side in real processes: signals, checkpoints, fences, pace, and scripts without Fairlead."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def start(
 
 
 def report(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "progress.json").read_text())
-    return found
+    progress: dict[str, Any] = json.loads((folder / "progress.json").read_text())
+    return progress
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_a_script_that_is_asked_to_stop_saves_and_goes_on_from_there(tmp_path: Path, number: int) -> None:
+def test_a_script_that_is_asked_to_stop_saves_and_continues_from_there(tmp_path: Path, number: int) -> None:
     first = start(tmp_path, COUNTING, str(10**9))
     assert first.stdout is not None
     assert first.stdout.readline() == "from 0\n"
@@ -87,14 +87,14 @@ def test_a_script_that_is_asked_to_stop_saves_and_goes_on_from_there(tmp_path: P
     assert report(tmp_path)["saved_samples"] == 8 * saved
 
     second = start(tmp_path, COUNTING, str(int(saved) + 2), number=2)
-    told, _ = second.communicate(timeout=PATIENCE_S)
+    output, _ = second.communicate(timeout=PATIENCE_S)
 
-    assert told == f"from {saved:g}\nthrough\n"
+    assert output == f"from {saved:g}\nthrough\n"
     assert second.returncode == 0
     assert report(tmp_path)["step"] == saved + 2
 
 
-def test_a_script_runs_as_well_on_its_own(tmp_path: Path) -> None:
+def test_a_script_also_runs_without_fairlead(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
         [sys.executable, "-c", COUNTING, "3"], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -112,9 +112,9 @@ def test_an_emulated_gpu_takes_as_much_longer_as_it_is_slower(
     slowest GPU, which runs its tasks one after another.
     """
     script = VIRTUAL_CLOCK + COUNTING.replace('print("through")', "print(time.monotonic(), lease.emulated())")
-    told, _ = start(tmp_path, script, "10", pace=pace, tasks=tasks).communicate(timeout=PATIENCE_S)
+    output, _ = start(tmp_path, script, "10", pace=pace, tasks=tasks).communicate(timeout=PATIENCE_S)
 
-    seconds, emulated = told.split("\n")[1].split()
+    seconds, emulated = output.split("\n")[1].split()
     assert float(seconds) == pytest.approx(0.2 * longer)
     assert emulated == "True"
 
@@ -129,8 +129,8 @@ sys.exit(9)
 """
 
 
-def test_training_in_a_thread_hears_of_it_through_the_stop_file_and_ends_the_process(tmp_path: Path) -> None:
-    """A thread cannot set a signal handler, and SystemExit would end no more than the thread."""
+def test_training_in_a_thread_sees_the_stop_file_and_ends_the_process(tmp_path: Path) -> None:
+    """A thread cannot set a signal handler, and SystemExit would end only the thread."""
     job = start(tmp_path, THREADED, "100000", COUNTING, env={"FAIRLEAD_STOP": str(tmp_path / "stop")})
     assert job.stdout is not None
     assert job.stdout.readline() == "from 0\n"
@@ -142,9 +142,7 @@ def test_training_in_a_thread_hears_of_it_through_the_stop_file_and_ends_the_pro
     assert report(tmp_path)["saved_step"] == report(tmp_path)["step"]
 
 
-def test_the_stop_file_is_looked_at_once_a_second_and_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stop_file_is_checked_once_a_second_and_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, looks = 100.0, []
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     there = os.path.exists
@@ -198,7 +196,7 @@ def test_a_worker_reports_as_often_as_the_engine_asks_for(tmp_path: Path) -> Non
         ([], 7, 8, 1.0),
     ],
 )
-def test_a_process_keeps_the_pace_of_the_gpus_that_it_stands_for(
+def test_a_process_keeps_the_pace_of_the_gpus_that_it_represents(
     ranks: list[list[int]], rank: int, world: int, pace: float
 ) -> None:
     paces = [1.0, 1.0, 0.5]
@@ -211,23 +209,23 @@ def save(number: int, folder: Path, text: str) -> Path:
 
 
 def newest(folder: Path, number: int) -> str:
-    found, _ = Checkpoints(folder, number).newest()
-    assert found is not None
-    return (found / "x").read_text()
+    newest, _ = Checkpoints(folder, number).newest()
+    assert newest is not None
+    return (newest / "x").read_text()
 
 
-def test_a_copy_that_was_given_up_cannot_save_any_more(tmp_path: Path) -> None:
+def test_a_process_that_was_given_up_can_no_longer_save(tmp_path: Path) -> None:
     stale = Checkpoints(tmp_path, 3)
     save(4, tmp_path, "new")
 
-    with pytest.raises(SupersededError, match="lease 4 of this job has begun and this is lease 3"):
+    with pytest.raises(SupersededError, match="lease 4 of this job has begun, and lease 3, this one,"):
         stale.save(lambda into: (into / "x").write_text("old"), {})
 
     assert newest(tmp_path, 5) == "new"
 
 
-def test_a_copy_that_was_given_up_in_the_middle_of_saving_changes_nothing(tmp_path: Path) -> None:
-    """The successor begins, restores and saves while the old copy still writes."""
+def test_a_process_that_was_given_up_while_saving_changes_nothing(tmp_path: Path) -> None:
+    """The successor begins, restores and saves while the old process is still writing."""
     stale = Checkpoints(tmp_path, 3)
     stale.save(lambda into: (into / "x").write_text("before"), {})
 
@@ -242,7 +240,7 @@ def test_a_copy_that_was_given_up_in_the_middle_of_saving_changes_nothing(tmp_pa
     assert newest(tmp_path, 5) == "new"
 
 
-def test_the_newest_is_that_of_the_latest_lease_whatever_the_clock_says(tmp_path: Path) -> None:
+def test_the_newest_is_that_of_the_latest_lease_whatever_the_clock_shows(tmp_path: Path) -> None:
     old, new = save(1, tmp_path, "old"), save(2, tmp_path, "new")
     os.utime(old, (2e9, 2e9))
     os.utime(new, (1e9, 1e9))

@@ -1,4 +1,4 @@
-"""What the API does for who may: jobs, nodes, tenants, policy, streams, limits."""
+"""What the API does for callers with permission: jobs, nodes, tenants, policy, streams, limits."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def test_jobs_come_in_pages_and_by_phase(here: World) -> None:
     ids.append(here.submit())
     start(here, ids[2])
 
-    found, after = [], 0
+    listed, after = [], 0
     for _ in range(9):
         page = here.client.get("/v1/jobs", params={"limit": 2, "after": after}, headers=here.admin).json()
-        found += [job["id"] for job in page["jobs"]]
+        listed += [job["id"] for job in page["jobs"]]
         if page["next"] is None:
             break
         after = page["next"]
-    assert found == ids
+    assert listed == ids
 
     def of(*phases: str) -> list[str]:
         page = here.client.get("/v1/jobs", params={"phase": phases}, headers=here.admin).json()
@@ -114,8 +114,8 @@ def test_what_has_ended_cannot_be_changed(here: World) -> None:
     here.log.commit(here.log.taken)
 
     for verb in ("cancel", "hold", "release"):
-        said = here.client.post(f"/v1/jobs/{id_}/{verb}", headers=here.admin)
-        assert (said.status_code, said.json()["error"]["code"]) == (409, "job_ended")
+        response = here.client.post(f"/v1/jobs/{id_}/{verb}", headers=here.admin)
+        assert (response.status_code, response.json()["error"]["code"]) == (409, "job_ended")
 
 
 def test_a_reason_goes_when_it_no_longer_holds(here: World) -> None:
@@ -161,10 +161,10 @@ def test_a_job_that_can_never_run_is_refused(here: World) -> None:
     ids=str,
 )
 def test_a_bad_job_is_refused_without_repeating_what_was_sent(here: World, bad: dict[str, object]) -> None:
-    said = here.client.post("/v1/jobs", json={**JOB, "env": {"KEY": "hunter2"}, **bad}, headers=here.admin)
+    response = here.client.post("/v1/jobs", json={**JOB, "env": {"KEY": "hunter2"}, **bad}, headers=here.admin)
 
-    assert (said.status_code, said.json()["error"]["code"]) == (422, "invalid_request")
-    assert "hunter2" not in said.text
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")
+    assert "hunter2" not in response.text
     assert here.client.get("/v1/jobs", headers=here.admin).json()["jobs"] == []
 
 
@@ -190,13 +190,13 @@ def test_nodes_show_what_is_free_and_up(here: World) -> None:
 
 
 def test_changes_of_tenants_and_policy_are_asked_for_and_written_down(here: World) -> None:
-    given = {"weight": 2.5, "quotas": [{"type": "v100", "nominal": 2, "borrowing_limit": 1, "lending_limit": 0}]}
-    assert here.client.put("/v1/tenants/vision", json=given, headers=here.admin).status_code == 202
+    terms = {"weight": 2.5, "quotas": [{"type": "v100", "nominal": 2, "borrowing_limit": 1, "lending_limit": 0}]}
+    assert here.client.put("/v1/tenants/vision", json=terms, headers=here.admin).status_code == 202
     assert here.client.put("/v1/policy", json={"name": "las"}, headers=here.admin).status_code == 202
     here.take()
 
     tenants = here.client.get("/v1/tenants", headers=here.admin).json()["tenants"]
-    assert tenants == [{"name": "vision", **given}]
+    assert tenants == [{"name": "vision", **terms}]
     shown = here.client.get("/v1/policy", headers=here.admin).json()
     assert (shown["name"], shown["parameters"]) == ("las", {"queues_gpu_s": [3600.0, 36000.0]})
     changes = here.client.get("/v1/changes", headers=here.admin).json()["changes"]
@@ -204,7 +204,7 @@ def test_changes_of_tenants_and_policy_are_asked_for_and_written_down(here: Worl
         ("policy.set", "las"),
         ("tenant.set", "vision"),
     ]
-    assert changes[1]["detail"] == given
+    assert changes[1]["detail"] == terms
     assert "admin" in changes[0]["actor"]
 
 
@@ -225,9 +225,9 @@ def test_changes_of_tenants_and_policy_are_asked_for_and_written_down(here: Worl
     ],
 )
 def test_what_cannot_be_is_not_asked_for(here: World, path: str, body: dict[str, object], code: str) -> None:
-    said = here.client.put(path, json=body, headers=here.admin)
+    response = here.client.put(path, json=body, headers=here.admin)
 
-    assert (said.status_code, said.json()["error"]["code"]) == (422, code)
+    assert (response.status_code, response.json()["error"]["code"]) == (422, code)
     assert here.client.get("/v1/changes", headers=here.admin).json()["changes"] == []
 
 
@@ -262,10 +262,10 @@ def test_the_audit_and_the_journal_come_from_the_log(here: World, tmp_path: Path
     here.happen(Finished(time.time(), np.array([0]), np.array([1.0])))
     here.log.commit(here.log.taken)
 
-    said = here.client.get("/v1/audit", headers=here.admin).json()
+    response = here.client.get("/v1/audit", headers=here.admin).json()
     (tmp_path / "journal").write_text(here.client.get("/v1/journal", headers=here.admin).text)
-    assert said == audit_journal(tmp_path / "journal").to_json()
-    assert said["tenants"]["a"]["gpu_hours"]["v100"] > 0
+    assert response == audit_journal(tmp_path / "journal").to_json()
+    assert response["tenants"]["a"]["gpu_hours"]["v100"] > 0
     assert state_at(tmp_path / "journal").jobs == 2
 
 
@@ -292,8 +292,8 @@ def test_events_of_others_do_not_use_up_the_limit(here: World) -> None:
     mine = here.token(Role.MEMBER, "a")
 
     def seen(after: int, limit: int) -> tuple[list[int], str]:
-        said = here.client.get("/v1/events", params={"after": after, "limit": limit}, headers=mine)
-        return [json.loads(line)["seq"] for line in said.text.splitlines()], said.headers["Fairlead-Last-Seq"]
+        response = here.client.get("/v1/events", params={"after": after, "limit": limit}, headers=mine)
+        return [json.loads(line)["seq"] for line in response.text.splitlines()], response.headers["Fairlead-Last-Seq"]
 
     assert seen(0, 1) == ([3], "6")
     assert seen(3, 2) == ([5], "6")
@@ -355,8 +355,8 @@ def test_a_large_body_is_refused(tmp_path: Path) -> None:
         chunks = (b'{"name": "a", "run": "' + b"x" * 600, b"x" * 600 + b'"}')
         counted = here.client.post("/v1/jobs", content=iter(chunks), headers=here.admin)
 
-    for said in (declared, counted):
-        assert (said.status_code, said.json()["error"]["code"]) == (413, "too_large")
+    for response in (declared, counted):
+        assert (response.status_code, response.json()["error"]["code"]) == (413, "too_large")
 
 
 def test_a_token_that_asks_too_often_waits(tmp_path: Path) -> None:
@@ -397,28 +397,28 @@ def test_a_full_disk_is_answered_with_507(here: World) -> None:
 
     assert answers[-1].status_code == 507
     assert answers[-1].json()["error"]["code"] == "disk_full"
-    assert len(shown) == sum(said.status_code == 201 for said in answers)
+    assert len(shown) == sum(response.status_code == 201 for response in answers)
 
 
 def test_errors_of_the_frame_look_like_all_others(here: World) -> None:
     for method, path, status in (("GET", "/v1/nothing", 404), ("PATCH", "/v1/jobs", 405), ("GET", "/docs", 404)):
-        said = here.client.request(method, path, headers=here.admin)
-        assert said.status_code == status
-        assert set(said.json()["error"]) == {"code", "message", "remedy"}
+        response = here.client.request(method, path, headers=here.admin)
+        assert response.status_code == status
+        assert set(response.json()["error"]) == {"code", "message", "remedy"}
     broken = here.client.post("/v1/jobs", content=b"{", headers={**here.admin, "Content-Type": "application/json"})
     assert (broken.status_code, broken.json()["error"]["message"]) == (422, "the body is not JSON")
 
 
-def test_a_mistake_of_ours_shows_no_trace(here: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_shows_no_stack_trace(here: World, caplog: pytest.LogCaptureFixture) -> None:
     here.service.reads.close()
     here.service.directory.events.unlink()
-    said = here.client.get("/v1/status", headers=here.admin)
+    response = here.client.get("/v1/status", headers=here.admin)
 
-    assert said.json() == {
+    assert response.json() == {
         "error": {
             "code": "internal",
-            "message": "the service made a mistake",
-            "remedy": "try again; the service's log says more",
+            "message": "the service failed",
+            "remedy": "try again; the service's log has the details",
         }
     }
     assert "/v1/status failed" in caplog.text

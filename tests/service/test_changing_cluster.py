@@ -126,16 +126,16 @@ def test_another_cluster_file_is_a_difference_and_changes_by_command_are_kept(tm
     make(directory, stored)
     file = parse_short_form("v100:8,k80:2,p100:4")
 
-    found = difference(directory, stored, file)
+    changed = difference(directory, stored, file)
 
-    assert found.requests == (
+    assert changed.requests == (
         RemoveNode("k80-1"),
         AddNode("k80-1", NodeGroup(1, "k80", 2, 12.0)),
         AddNode("p100-1", NodeGroup(1, "p100", 4, 16.0)),
     )
     assert (
         changes_at_start(tmp_path / "state", file)
-        == list(found.lines)
+        == list(changed.lines)
         == [
             "k80: 4 GPUs then, 2 now",
             "p100: 0 GPUs then, 4 now",

@@ -90,7 +90,7 @@ def test_credentials_of_another_service_are_not_overwritten(options: ServiceOpti
     assert path.read_text() == before
 
 
-def test_options_that_differ_from_the_first_start_are_said(
+def test_options_that_differ_from_the_first_start_are_reported(
     options: ServiceOptions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(open_directory(options.state), header())
@@ -98,7 +98,7 @@ def test_options_that_differ_from_the_first_start_are_said(
 
     with pytest.raises(InputError, match="another service"):
         serve(replace(options, restart_s=7.0))
-    assert "--restart-cost is not as at the first start" in capsys.readouterr().err
+    assert "--restart-cost differs from the first start" in capsys.readouterr().err
     stored = stored_header(open_directory(options.state))
     assert stored.restart_s is None
 

@@ -100,11 +100,11 @@ def test_a_relative_workdir_lies_where_the_file_lies() -> None:
         ("name: a\nrun: x\nenv:\n  1A: b\n", 4, "is not the name of a variable"),
         ("name: a\nrun: x\nmax_retries: -1\n", 3, "max_retries"),
         ("name: a\nrun: x\nsteps: .nan\n", 3, "steps"),
-        ("name: a\nname: b\nrun: x\n", 2, "stands twice"),
+        ("name: a\nname: b\nrun: x\n", 2, "appears twice"),
         ("name: a\nrun: x\nresources: {accelerators: V100, ordered: P100}\n", 3, "wanted one of them"),
     ],
 )
-def test_a_slip_is_named_with_its_line(text: str, line: int, words: str) -> None:
+def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(InputError) as error:
         read_job(text, "job.yaml")
 

@@ -72,7 +72,7 @@ class Stream(threading.Thread):
 
 @pytest.fixture
 def marks(tmp_path: Path) -> Iterator[Path]:
-    """Where jobs that begin leave a mark. In the end those that nobody cancelled are told to stop."""
+    """A folder in which jobs that begin leave a mark. In the end those that were not cancelled are stopped."""
     folder = tmp_path / "marks"
     folder.mkdir()
     yield folder
@@ -166,9 +166,9 @@ def _check_secrets(service: Service) -> None:
     token = service.client().token
     assert token is not None
     secret = token.split("_", 2)[2]
-    told = (service.folder / "serve.log").read_text()
-    assert secret not in told
-    assert "Traceback" not in told, told[-4000:]
+    log = (service.folder / "serve.log").read_text()
+    assert secret not in log
+    assert "Traceback" not in log, log[-4000:]
     for lease in service.state.glob("leases/*/*/lease.json"):
         text = lease.read_text()
         assert secret not in text

@@ -26,7 +26,7 @@ from fairlead.model.lifecycle import Phase
 from fairlead.policies import ROUND_POLICIES
 from fairlead.rounds.loop import Settings, When, run
 from fairlead.rounds.snapshot import dump
-from fairlead.service.process.scheduler import Durable
+from fairlead.service.process.scheduler import DurableEngine
 from fairlead.service.store import request_queue
 from fairlead.service.store.database import open_writer
 from fairlead.service.store.directory import make, open_directory
@@ -98,8 +98,8 @@ class History(RuleBasedStateMachine):
     )
     def submit(self, seconds: float, gpus: int, tenant: str) -> str:
         spec = JobSpec("new", tenant, "mine", 0.0, gpus, None)
-        given = request_queue.Submission("job", spec, Command(f"sleep {seconds}"))
-        id_ = request_queue.submit(self.writer, "x", given)
+        submission = request_queue.Submission("job", spec, Command(f"sleep {seconds}"))
+        id_ = request_queue.submit(self.writer, "x", submission)
         assert id_ not in self.asked
         self.asked[id_] = Asked(seconds)
         return id_
@@ -158,7 +158,7 @@ class History(RuleBasedStateMachine):
             engine = LiveEngine(log.state, runner, inbox, self.command_of, lambda: self.now_s)
             engine.resume()
             while not inbox.closed:
-                run(Durable(engine, log, inbox), log.state, ROUND_POLICIES[log.policy[0]], SETTINGS, log)
+                run(DurableEngine(engine, log, inbox), log.state, ROUND_POLICIES[log.policy[0]], SETTINGS, log)
             log.commit(inbox.taken)
             if snapshot:
                 log.snapshot()
@@ -206,7 +206,7 @@ class History(RuleBasedStateMachine):
         assert free == state.node_free.tolist()
 
     def check_leases(self, log: Log) -> None:
-        """No job ran in two places at once, none ran again after it was through, and no slot was given twice."""
+        """No job ran in two places at once, none ran again after it had finished, and no slot was used twice."""
         runs: dict[str, list[tuple[float, float, bool]]] = defaultdict(list)
         slots: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
         path = self.folder / "pretended.jsonl"
@@ -217,21 +217,21 @@ class History(RuleBasedStateMachine):
                 continue
             lease: dict[str, Any] = line["lease"]
             end_s = stopped.get((lease["job"], lease["number"]), line["ends_s"])
-            through = (lease["job"], lease["number"]) not in stopped
+            finished_there = (lease["job"], lease["number"]) not in stopped
             begin_s = line["ends_s"] - self.asked[lease["job"]].seconds
-            runs[lease["job"]].append((begin_s, end_s, through))
+            runs[lease["job"]].append((begin_s, end_s, finished_there))
             for gpu in lease["gpus"]:
                 slots[gpu["node"], gpu["slot"]].append((begin_s, end_s))
         for times in slots.values():
             assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(times))
-        for id_, found in runs.items():
-            assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(found)), (id_, found)
-            assert not any(through for _, _, through in found[:-1]), (id_, found)
+        for id_, intervals in runs.items():
+            assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(intervals)), (id_, intervals)
+            assert not any(finished_there for _, _, finished_there in intervals[:-1]), (id_, intervals)
             finished = log.state.phase[log.state.position[id_]] == Phase.FINISHED
-            assert finished <= found[-1][2], (id_, found)
+            assert finished <= intervals[-1][2], (id_, intervals)
 
 
-# (cancelled, held) -> where the job may end up; a job may have been through before it was asked.
+# (cancelled, held) -> where the job may end up; a job may have finished before it was asked.
 ENDS = {
     (False, False): (Phase.FINISHED,),
     (False, True): (Phase.HELD, Phase.FINISHED),

@@ -52,7 +52,7 @@ def test_the_document_holds(here: World, schema: Any, method: str, path: str, mo
     def check(data: st.DataObject) -> None:
         case = data.draw(operation.as_strategy(generation_mode=mode))
         if case.query:
-            case.query.pop("follow", None)  # it would go on for ever
+            case.query.pop("follow", None)  # it would never end
         response = case.call(base_url=str(here.client.base_url).rstrip("/"), headers=here.admin)
         case.validate_response(response, checks=CHECKS)
 

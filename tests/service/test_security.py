@@ -43,9 +43,9 @@ def test_nobody_gets_anything_without_a_token(here: World, method: str, path: st
         {"Authorization": "Bearer fl_x_y"},
     ):
         here.client.cookies.clear()
-        said = ask(here, method, path, headers)
-        assert said.status_code in (401, 429)
-        assert set(said.json()) == {"error"}
+        response = ask(here, method, path, headers)
+        assert response.status_code in (401, 429)
+        assert set(response.json()) == {"error"}
 
 
 def test_every_route_stands_in_the_table(here: World) -> None:
@@ -59,12 +59,12 @@ def test_every_route_stands_in_the_table(here: World) -> None:
 @pytest.mark.parametrize("role", Role)
 def test_a_role_may_what_the_table_says(here: World, method: str, path: str, role: Role) -> None:
     headers = here.token(role, None if role is Role.ADMIN else "own")
-    said = ask(here, method, path, headers)
+    response = ask(here, method, path, headers)
 
     if role not in RULES[method, path] or (path == "/v1/journal" and role is Role.VIEWER):
-        assert (said.status_code, said.json()["error"]["code"]) == (403, "not_allowed")
+        assert (response.status_code, response.json()["error"]["code"]) == (403, "not_allowed")
     else:
-        assert said.status_code not in (401, 403)
+        assert response.status_code not in (401, 403)
 
 
 # What happens to the job of a tenant when the token belongs to (role, tenant).
@@ -103,11 +103,11 @@ def test_a_tenant_sees_and_touches_its_own_only(
 def test_a_member_submits_for_its_tenant_only(here: World) -> None:
     member = here.token(Role.MEMBER, "own")
     mine = here.submit(member)
-    said = here.client.post("/v1/jobs", json={**JOB, "tenant": "other"}, headers=member)
+    response = here.client.post("/v1/jobs", json={**JOB, "tenant": "other"}, headers=member)
     asked = here.client.get("/v1/jobs?tenant=other", headers=member)
 
     assert here.client.get(f"/v1/jobs/{mine}", headers=here.admin).json()["tenant"] == "own"
-    assert (said.status_code, asked.status_code) == (403, 403)
+    assert (response.status_code, asked.status_code) == (403, 403)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_a_member_submits_for_its_tenant_only(here: World) -> None:
 )
 def test_ids_are_no_paths(here: World, name: str) -> None:
     for path in (f"/v1/jobs/{name}", f"/v1/jobs/{name}/logs", f"/v1/jobs/{name}/cancel"):
-        said = here.client.request("POST" if path.endswith("cancel") else "GET", path, headers=here.admin)
-        assert said.status_code in (404, 405, 422)
-        assert "SQLite" not in said.text
+        response = here.client.request("POST" if path.endswith("cancel") else "GET", path, headers=here.admin)
+        assert response.status_code in (404, 405, 422)
+        assert "SQLite" not in response.text
 
 
 # ---- tokens -------------------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from fairlead.service.process import showcase
 
 @pytest.mark.slow
 def test_a_dozen_real_jobs_are_trained_with_preemptions_and_audited() -> None:
-    seen: list[int] = []
+    reports: list[int] = []
 
-    found = showcase.showcase(seen.append)
+    outcome = showcase.showcase(reports.append)
 
-    assert [tenant["finished"] for tenant in found["tenants"]] == [showcase.JOBS_EACH] * len(showcase.TENANTS)
-    assert sum(tenant["resumed"] for tenant in found["tenants"]) > 0
-    assert set(found["audit"]["tenants"]) == set(showcase.TENANTS)
-    assert seen[-1] == len(found["jobs"])
+    assert [tenant["finished"] for tenant in outcome["tenants"]] == [showcase.JOBS_EACH] * len(showcase.TENANTS)
+    assert sum(tenant["resumed"] for tenant in outcome["tenants"]) > 0
+    assert set(outcome["audit"]["tenants"]) == set(showcase.TENANTS)
+    assert reports[-1] == len(outcome["jobs"])

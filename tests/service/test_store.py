@@ -16,7 +16,7 @@ from fairlead.model.jobs import JobSpec
 from fairlead.rounds.journal import Header
 from fairlead.service.store import changes, request_queue
 from fairlead.service.store.database import DiskFullError, Kind, StoreError, create, is_full, open_reader, open_writer
-from fairlead.service.store.directory import StateDirectory, is_new, make, open_directory, unlike
+from fairlead.service.store.directory import StateDirectory, describe_differences, is_new, make, open_directory
 from fairlead.service.store.log import open_log
 from fairlead.service.store.tables import EVENTS, REQUESTS
 from fairlead.service.store.writer import Writer
@@ -127,7 +127,7 @@ def test_a_missing_marker_over_data_is_refused(directory: StateDirectory) -> Non
     connection.close()
     directory.marker.unlink()
 
-    with pytest.raises(StoreError, match=r"state.json is missing although requests.db holds data"):
+    with pytest.raises(StoreError, match=r"state.json is missing although requests.db contains data"):
         is_new(directory)
 
 
@@ -146,22 +146,22 @@ def test_a_marker_of_a_later_version_is_refused(directory: StateDirectory) -> No
 
 
 def test_a_difference_names_the_types_and_nodes() -> None:
-    def said(before: str, now: str) -> list[str]:
-        return unlike(parse_short_form(before), parse_short_form(now))
+    def lines(before: str, now: str) -> list[str]:
+        return describe_differences(parse_short_form(before), parse_short_form(now))
 
-    assert said("v100:8,k80:4", "v100:8,k80:4") == []
-    assert said("v100:8", "v100:12,t4:4") == [
+    assert lines("v100:8,k80:4", "v100:8,k80:4") == []
+    assert lines("v100:8", "v100:12,t4:4") == [
         "v100: 8 GPUs then, 12 now",
         "t4: 0 GPUs then, 4 now",
         "nodes only now: v100-3, t4-1",
     ]
-    assert said("v100:8,k80:4", "v100:8x8") == [
+    assert lines("v100:8,k80:4", "v100:8x8") == [
         "k80: 4 GPUs then, 0 now",
         "nodes only then: v100-2, k80-1",
         "other nodes: v100-1 (4 v100 then, 8 v100 now)",
     ]
-    assert said("v100:4,k80:4", "k80:4,v100:4") == []
-    assert said("v100:4", "v100:80")[1].endswith("v100-7 and 13 more")
+    assert lines("v100:4,k80:4", "k80:4,v100:4") == []
+    assert lines("v100:4", "v100:80")[1].endswith("v100-7 and 13 more")
 
 
 def test_a_log_with_a_gap_is_refused(directory: StateDirectory) -> None:
@@ -196,11 +196,11 @@ def test_requests_are_read_back_in_order(directory: StateDirectory) -> None:
     request_queue.append(connection, "ann", Hold(first))
     second = request_queue.submit(connection, "ann", submission("u"))
 
-    found = request_queue.read_after(connection, 0)
-    assert [number for number, _ in found] == [1, 2, 3]
-    assert isinstance(found[0][1], Submit)
-    assert (found[0][1].spec.id, found[0][1].command.env) == (first, {"A": "b"})
-    assert found[1][1] == Hold(first)
+    requests = request_queue.read_after(connection, 0)
+    assert [number for number, _ in requests] == [1, 2, 3]
+    assert isinstance(requests[0][1], Submit)
+    assert (requests[0][1].spec.id, requests[0][1].command.env) == (first, {"A": "b"})
+    assert requests[1][1] == Hold(first)
     assert second != first
     assert request_queue.read_after(connection, 3) == []
     assert request_queue.command_of(connection, second).run == "true"

@@ -17,69 +17,69 @@ from waiting import PATIENCE_S, wait_for
 PATIENCE = Patience(deaths=3, first_pause_s=0.001, longest_pause_s=0.01)
 
 
-def supervisor(path: Path, said: list[str], command: list[str], patience: Patience = PATIENCE) -> Supervisor:
-    made = Supervisor(StateDirectory(path), SchedulerOptions(), said.append, patience)
-    made._command = command
-    return made
+def supervisor(path: Path, reasons: list[str], command: list[str], patience: Patience = PATIENCE) -> Supervisor:
+    keeper = Supervisor(StateDirectory(path), SchedulerOptions(), reasons.append, patience)
+    keeper._command = command
+    return keeper
 
 
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ([sys.executable, "-c", "raise SystemExit(1)"], "died 3 times in a row; its last words are above"),
+        ([sys.executable, "-c", "raise SystemExit(1)"], "died 3 times in a row; its last messages are above"),
         (["/nowhere/python"], r"died 3 times in a row; it could not be started \(.*No such file"),
     ],
     ids=["dies", "cannot be started"],
 )
 def test_it_gives_up_after_short_lives_in_a_row(tmp_path: Path, command: list[str], why: str) -> None:
-    said: list[str] = []
-    keeper = supervisor(tmp_path, said, command)
+    reasons: list[str] = []
+    keeper = supervisor(tmp_path, reasons, command)
     keeper.start()
-    wait_for(lambda: said, "the supervisor to give up")
+    wait_for(lambda: reasons, "the supervisor to give up")
     keeper.stop()
 
-    assert len(said) == 1
-    assert re.search(why, said[0])
+    assert len(reasons) == 1
+    assert re.search(why, reasons[0])
     assert not keeper.state().ready
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
-    said: list[str] = []
-    keeper = supervisor(tmp_path, said, [sys.executable, "-c", f"raise SystemExit({FULL})"])
+    reasons: list[str] = []
+    keeper = supervisor(tmp_path, reasons, [sys.executable, "-c", f"raise SystemExit({FULL})"])
     keeper.start()
     wait_for(lambda: keeper.state().restarts > PATIENCE.deaths, "restarts")
     keeper.stop()
 
-    assert said == []
+    assert reasons == []
 
 
 def test_a_life_that_was_never_ready_is_short_however_long_it_took(tmp_path: Path) -> None:
     """A start that fails slowly, as on a busy machine, fails all the same."""
-    said: list[str] = []
+    reasons: list[str] = []
     dies = [sys.executable, "-c", "raise SystemExit(1)"]
-    keeper = supervisor(tmp_path, said, dies, replace(PATIENCE, short_life_s=0.0))
+    keeper = supervisor(tmp_path, reasons, dies, replace(PATIENCE, short_life_s=0.0))
     keeper.start()
-    wait_for(lambda: said, "the supervisor to give up")
+    wait_for(lambda: reasons, "the supervisor to give up")
     keeper.stop()
 
-    assert said == ["the scheduler died 3 times in a row; its last words are above"]
+    assert reasons == ["the scheduler died 3 times in a row; its last messages are above"]
 
 
 def test_deaths_after_long_lives_are_not_counted_together(tmp_path: Path) -> None:
-    said: list[str] = []
+    reasons: list[str] = []
     lives = [sys.executable, "-c", "print('{\"ready\": true}')"]
-    keeper = supervisor(tmp_path, said, lives, replace(PATIENCE, short_life_s=0.0))
+    keeper = supervisor(tmp_path, reasons, lives, replace(PATIENCE, short_life_s=0.0))
     keeper.start()
     wait_for(lambda: keeper.state().restarts > PATIENCE.deaths, "restarts")
     keeper.stop()
 
-    assert said == []
+    assert reasons == []
 
 
 def test_whoever_waits_for_a_scheduler_that_was_given_up_finds_the_reason(tmp_path: Path) -> None:
-    said: list[str] = []
-    keeper = supervisor(tmp_path, said, ["/nowhere/python"])
+    reasons: list[str] = []
+    keeper = supervisor(tmp_path, reasons, ["/nowhere/python"])
     keeper.start()
 
     assert not keeper.wait_until_ready(PATIENCE_S)
-    assert len(said) == 1
+    assert len(reasons) == 1

@@ -1,16 +1,16 @@
-"""The worker side: three lines in a training script. It needs nothing but the standard library.
+"""The worker side, for training scripts: three calls make a script resumable. Needs only the standard library.
 
     from fairlead import lease
 
     saved = lease.restore()                       # folder of the newest checkpoint, or None
     for step in range(first, last):
         ...
-        lease.report(step + 1)                    # how far it is: steps, or samples=...
-        if lease.should_stop():                   # somebody else gets the GPUs
+        lease.report(step + 1)                    # progress in steps, or samples=...
+        if lease.should_stop():                   # another job gets the GPUs
             lease.stop(lambda folder: torch.save(state, folder / "state.pt"))
 
-`checkpoint` saves without stopping, as often as the script likes. A script that runs on its own, without Fairlead, finds
-no checkpoint, is never asked to stop, and reports and saves nothing.
+`checkpoint` saves without stopping, as often as the script likes. In a script that runs without Fairlead there is no
+checkpoint to restore, nothing asks it to stop, and nothing is reported or saved.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ __all__ = [
     "tasks_by_process",
 ]
 
-Write = Callable[[Path], object]  # writes its files into the folder that it is given
+Write = Callable[[Path], object]  # writes its files into the folder
 
 
 def restore() -> Path | None:
-    """The folder of the newest checkpoint, written by whichever lease came last; None where there is none.
+    """The folder of the newest checkpoint, from whichever lease wrote it; None if there is none.
 
-    Call it first, and in the main thread: from then on a request to stop is noted rather than deadly.
+    Call it first and in the main thread: from then on a signal to stop is recorded and no longer ends the process.
     """
     worker = _worker()
     return None if worker is None else worker.restore()
 
 
 def report(step: float | None = None, samples: float | None = None, parts: Mapping[str, float] | None = None) -> None:
-    """How far the job is since its very first start. A step is one at the job's reference width; a script whose steps
-    grow with its GPUs reports samples instead. On an emulated GPU this is where it waits.
+    """Report the job's progress since its first start. On an emulated GPU this call also waits.
 
-    `parts` of an iteration (`forward_s`, `backward_s`, ..., as a profile has them) are what `fairlead profile` writes down.
+    A step is one at the job's reference width; a script whose steps grow with its GPUs reports samples instead.
+    `fairlead profile` records the `parts` of an iteration (`forward_s`, `backward_s`, ..., as in a profile).
     """
     worker = _worker()
     if worker is not None:
@@ -58,22 +58,22 @@ def report(step: float | None = None, samples: float | None = None, parts: Mappi
 
 
 def should_stop() -> bool:
-    """Whether to save and leave now: a signal came, or a stop file is there, which is looked at once a second at most."""
+    """Whether to save and exit now: a signal arrived, or the stop file exists (checked once a second at most)."""
     worker = _worker()
     return worker is not None and worker.should_stop()
 
 
 def checkpoint(write: Write) -> Path | None:
-    """Saves what `write` puts into a folder, as of the last report: all of it or nothing, and on disk when this returns.
+    """Save what `write` puts into a folder as the state of the last report. It is atomic, and on disk on return.
 
-    Raises SupersededError where a later lease of the job has begun: this copy was given up and must end.
+    Raises SupersededError if a later lease of the job has begun: this process was given up and must end.
     """
     worker = _worker()
     return None if worker is None else worker.checkpoint(write)
 
 
 def stop(write: Write | None = None) -> NoReturn:
-    """Saves if `write` is passed, and ends with the exit code for "not finished, continue from the checkpoint"."""
+    """Save if `write` is passed, and exit with the code for "not finished, continue from the checkpoint"."""
     worker = _worker()
     if worker is None:
         raise SystemExit(0)
@@ -83,19 +83,19 @@ def stop(write: Write | None = None) -> NoReturn:
 
 
 def tasks() -> tuple[int, ...]:
-    """How many of a training round's tasks each granted GPU runs, in the order of CUDA_VISIBLE_DEVICES; empty outside."""
+    """The tasks of a round on each granted GPU, in the order of CUDA_VISIBLE_DEVICES; empty without Fairlead."""
     worker = _worker()
     return () if worker is None else worker.tasks
 
 
 def emulated() -> bool:
-    """Whether the GPUs are slots with an emulated pace, so that no speed measured here is real."""
+    """Whether the GPUs are emulated, so that no speed measured here is real."""
     worker = _worker()
     return worker is not None and worker.emulated
 
 
 def tasks_by_process() -> tuple[int, ...]:
-    """The same by rank, where Fairlead started a process for each node or GPU (`processes` in the job file); else empty."""
+    """`tasks` by rank if Fairlead started a process for each node or GPU (`processes` in the job file); else empty."""
     worker = _worker()
     return () if worker is None else worker.tasks_by_process
 

@@ -1,10 +1,10 @@
-"""Checkpoints in a folder, fenced by the numbers of leases.
+"""The checkpoints in a folder, protected by a fence that holds the number of the newest lease.
 
     FOLDER/0000000003-000017/   files of the script, about.json    the 17th of lease 3
     FOLDER/fence                number of the last lease that began
 
-A checkpoint carries the number of its lease and a restore takes the largest, so that a copy of the job which everybody
-believes dead, and which is not, can neither overwrite nor come before what its successor wrote.
+The name of a checkpoint has the number of its lease, and a restore takes the largest. A process of the job that was
+assumed dead but is not can therefore neither overwrite nor hide the checkpoints of its successor.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-KEPT = 2  # the newest and the one before
+KEPT = 2  # the newest and the previous one
 ABOUT, FENCE = "about.json", "fence"
 _NAME = re.compile(r"(\d{10})-(\d{6,})\Z")
 _DRAFT = re.compile(r"\.draft-(\d{10})-")
 
 
 class SupersededError(RuntimeError):
-    """A later lease of this job has begun; this copy must not save, and must end."""
+    """A later lease of this job has begun; this process must not save, and must end."""
 
 
 class Checkpoints:
+    """The checkpoints of a job, as one of its leases reads and writes them."""
+
     def __init__(self, folder: Path, number: int) -> None:
         self._folder = folder
         self._number = number
@@ -41,7 +43,7 @@ class Checkpoints:
 
     def newest(self) -> tuple[Path | None, dict[str, Any]]:
         """The newest checkpoint and its description."""
-        for key in sorted(self._found(), reverse=True):
+        for key in sorted(self._saved(), reverse=True):
             folder = self._path(key)
             with suppress(OSError, ValueError):
                 return folder, json.loads((folder / ABOUT).read_text(encoding="utf-8"))
@@ -49,7 +51,7 @@ class Checkpoints:
 
     def save(self, write: Callable[[Path], object], about: dict[str, Any]) -> Path:
         self._check_fence()
-        mine = [sequence for number, sequence in self._found() if number == self._number]
+        mine = [sequence for number, sequence in self._saved() if number == self._number]
         key = (self._number, max(mine, default=0) + 1)
         draft = self._folder / f".draft-{self._number:010}-{os.getpid()}"
         shutil.rmtree(draft, ignore_errors=True)
@@ -65,11 +67,11 @@ class Checkpoints:
         return folder
 
     def _drop_old(self, newest: tuple[int, int]) -> None:
-        """Never what is later than our own, whoever wrote it."""
-        for key in sorted(key for key in self._found() if key <= newest)[:-KEPT]:
+        """Delete old checkpoints, but none that is newer than ours, whichever lease wrote it."""
+        for key in sorted(key for key in self._saved() if key <= newest)[:-KEPT]:
             shutil.rmtree(self._path(key), ignore_errors=True)
 
-    def _found(self) -> list[tuple[int, int]]:
+    def _saved(self) -> list[tuple[int, int]]:
         matches = (_NAME.match(path.name) for path in self._folder.iterdir())
         return [(int(match[1]), int(match[2])) for match in matches if match]
 
@@ -86,7 +88,8 @@ class Checkpoints:
         fence = self._fence()
         if fence > self._number:
             raise SupersededError(
-                f"lease {fence} of this job has begun and this is lease {self._number}, which was given up; end this process"
+                f"lease {fence} of this job has begun, and lease {self._number}, this one, was given up; "
+                "end this process"
             )
 
     def _fence(self) -> int:

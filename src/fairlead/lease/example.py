@@ -1,6 +1,8 @@
-"""A small training job that can be stopped anywhere and continued elsewhere: `python -m fairlead.lease.example --steps 400`.
+"""A small training job that can be stopped anywhere and continued elsewhere.
 
-It fits a linear classifier by gradient descent. What it shows is the three lines that make a script resumable.
+    python -m fairlead.lease.example --steps 400
+
+It fits a linear classifier by gradient descent, and shows the three calls that make a script resumable.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from numpy.typing import NDArray
 
 from fairlead import lease
 
-STEP_S = 0.01  # what a step takes on the fastest GPU: mostly waiting, so that many jobs share a laptop
+STEP_S = 0.01  # of a step on the fastest GPU: mostly sleep, so that many jobs can share a laptop
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description="Train a small classifier.")
-    options.add_argument("--steps", type=int, default=400)
-    options.add_argument("--seed", type=int, default=0)
-    asked = options.parse_args()
+    parser = argparse.ArgumentParser(description="Train a small classifier.")
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
 
-    rng = np.random.default_rng(asked.seed)
+    rng = np.random.default_rng(options.seed)
     x = rng.normal(size=(256, 16))
     y = (x @ rng.normal(size=16) > 0).astype(np.float64)
     weights, first = np.zeros(16), 0
@@ -33,18 +35,18 @@ def main() -> None:
     if saved is not None:
         state = np.load(saved / "state.npz")
         weights, first = state["weights"], int(state["step"])
-    print(f"from step {first} of {asked.steps}", flush=True)
+    print(f"from step {first} of {options.steps}", flush=True)
 
-    for step in range(first, asked.steps):
+    for step in range(first, options.steps):
         began_s = time.monotonic()
-        likely = 1 / (1 + np.exp(-x @ weights))
-        weights -= 0.1 * x.T @ (likely - y) / len(y)
+        probability = 1 / (1 + np.exp(-x @ weights))
+        weights -= 0.1 * x.T @ (probability - y) / len(y)
         time.sleep(max(STEP_S - (time.monotonic() - began_s), 0.0))
         lease.report(step + 1)
         if lease.should_stop():
             print(f"stopped after step {step + 1}", flush=True)
             lease.stop(partial(save, weights, step + 1))
-    loss = -np.mean(np.log(np.where(y == 1, likely, 1 - likely)))
+    loss = -np.mean(np.log(np.where(y == 1, probability, 1 - probability)))
     print(f"done, loss {loss:.6f}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Relaxed scale-fixed synchronisation for PyTorch (Hare, HPDC 2022): k tasks a round on however many GPUs were granted.
+"""Relaxed scale-fixed synchronisation for PyTorch (Hare, HPDC 2022): k tasks a round on any number of granted GPUs.
 
     sync = ScaleFixed(model)                        # after torch.distributed.init_process_group, if there are several ranks
     for step in range(first, last):
@@ -8,14 +8,14 @@
         if sync.should_stop():
             sync.stop(lambda folder: torch.save(state, folder / "state.pt"))
 
-A task is the micro-batch that one GPU of the job's reference width would have had, so that a batch is chosen by step and
-task and never by rank. With g_i the gradient of task i's mean loss, c_m the tasks of rank m and k = sum_m c_m,
+A task is the micro-batch of one GPU at the job's reference width, so a batch is chosen by step and task and never by
+rank. With g_i the gradient of task i's mean loss, c_m the tasks of rank m and k = sum_m c_m,
 
     every rank steps along   1/k * sum_m sum_{i of m} g_i
 
-which is what k ranks with one task each would do, up to the order of summation; only the pace depends on the GPUs.
-Not covered: what couples the samples of a batch beyond their mean, such as statistics of batch normalisation, which see
-one task at a time here, and random numbers drawn by rank rather than by task.
+which is what k ranks with one task each would do, up to the order of summation; only the speed depends on the GPUs.
+Not covered are couplings between the samples of a batch other than their mean, such as the statistics of batch
+normalisation, which are computed over one task at a time here, and random numbers drawn by rank rather than by task.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fairlead import lease
 
 
 class ScaleFixed:
-    """`k` is needed only outside of Fairlead; a lease says how many tasks each of its GPUs runs."""
+    """Synchronises the gradients of a round's tasks. Only without Fairlead, `k` is their number."""
 
     def __init__(self, model: torch.nn.Module, k: int | None = None) -> None:
         several = dist.is_available() and dist.is_initialized()
@@ -43,7 +43,7 @@ class ScaleFixed:
         self.tasks = range(first, first + counts[rank])
         self._ranks = ranks
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        # NCCL sends what lies on a GPU and nothing else.
+        # NCCL sends only tensors on a GPU.
         self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         if ranks > 1:
             with torch.no_grad():
@@ -51,32 +51,32 @@ class ScaleFixed:
                     dist.broadcast(tensor, 0)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Adds the gradient of one task's mean loss, at its weight."""
+        """Add the weighted gradient of one task's mean loss."""
         (loss / self.k).backward()
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """One update, the same on every rank; gradients are empty afterwards."""
+        """Update the parameters, equally on every rank, and clear the gradients."""
         if self._ranks > 1:
             self._sum_gradients()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
     def mean(self, value: float) -> float:
-        """Mean over all tasks of what each rank summed over its own, such as a loss to be shown."""
+        """The mean over all tasks of a value that each rank summed over its own, such as a loss to print."""
         total = torch.tensor([value], dtype=torch.float64, device=self._device)
         if self._ranks > 1:
             dist.all_reduce(total)
         return float(total) / self.k
 
     def should_stop(self) -> bool:
-        """Whether any rank was asked to; all ranks hear the same and can leave at the same step."""
-        asked = torch.tensor([float(lease.should_stop())], device=self._device)
+        """Whether any rank was asked to stop; all ranks get the same answer and can exit at the same step."""
+        requested = torch.tensor([float(lease.should_stop())], device=self._device)
         if self._ranks > 1:
-            dist.all_reduce(asked, op=dist.ReduceOp.MAX)
-        return bool(asked.item())
+            dist.all_reduce(requested, op=dist.ReduceOp.MAX)
+        return bool(requested.item())
 
     def stop(self, write: Callable[[Path], object]) -> NoReturn:
-        """Rank 0 saves, and nobody leaves before it has: launchers end all ranks as soon as one is gone."""
+        """Save on rank 0 and exit. No rank exits earlier, because launchers end all ranks as soon as one is gone."""
         lease.checkpoint(write)
         if self._ranks > 1:
             dist.barrier()
@@ -84,7 +84,7 @@ class ScaleFixed:
 
     @torch.no_grad()
     def _sum_gradients(self) -> None:
-        """One message for each kind of number. A parameter that no task anywhere used keeps no gradient at all."""
+        """Sum the gradients in one message per data type and device; a parameter that no task used gets no gradient."""
         kinds: dict[tuple[torch.dtype, torch.device], list[torch.nn.Parameter]] = {}
         for parameter in self._parameters:
             kinds.setdefault((parameter.dtype, parameter.device), []).append(parameter)
@@ -100,10 +100,12 @@ class ScaleFixed:
 
 
 def counts_by_rank(granted: Sequence[int], ranks: int, k: int | None) -> list[int]:
-    """Tasks of each rank: as the lease says where each GPU has a rank, all of them on a single rank, else evenly."""
+    """The tasks of each rank: those of its GPU if each granted GPU has a rank, else divided evenly."""
     total = sum(granted) or k
     if total is None:
-        raise ValueError("outside of Fairlead nobody says how many tasks a round has; pass k, the number of GPUs meant")
+        raise ValueError(
+            "without Fairlead the number of tasks in a round is unknown; pass k, the reference number of GPUs"
+        )
     if len(granted) == ranks:
         return list(granted)
     return [total // ranks + (rank < total % ranks) for rank in range(ranks)]

@@ -1,4 +1,4 @@
-"""One process of a lease: how it is asked to stop, its reports, its pace."""
+"""One process of a lease: requests to stop, progress reports, and the emulated pace."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from fairlead.model.handshake import (
 __all__ = ["SupersededError", "Worker", "find_worker"]
 
 KIND = "progress/1"
-REPORT_EVERY_S = 0.2  # where the engine asks for nothing else
-STOP_LOOK_S = 1.0  # between two looks at the stop file, which may be on a shared file system
+REPORT_EVERY_S = 0.2  # unless the engine sets another interval
+STOP_CHECK_S = 1.0  # between two checks of the stop file, which may be on a shared file system
 _NAP_S = 0.05  # how soon a worker that waits for its emulated pace notices that it should stop
 
 
 def find_worker() -> Worker | None:
-    """None where Fairlead did not start us."""
+    """The worker of this process; None if Fairlead did not start it."""
     path = os.environ.get(LEASE_VARIABLE)
     if not path:
         return None
@@ -41,7 +41,7 @@ def find_worker() -> Worker | None:
 
 
 class Worker:
-    """Of several ranks, only rank 0 reports and saves."""
+    """One process of a lease. Of several ranks, only rank 0 reports and saves."""
 
     def __init__(self, lease: dict[str, Any], env: Mapping[str, str]) -> None:
         ranks: Sequence[Sequence[int]] = lease.get("ranks") or ()
@@ -52,8 +52,8 @@ class Worker:
         self._report_to = Path(env[REPORT_VARIABLE]) if REPORT_VARIABLE in env and not self._rank else None
         self._report_every_s = float(env.get(REPORT_EVERY_VARIABLE, REPORT_EVERY_S))
         self._stop_file = env.get(STOP_VARIABLE)
-        self._stop_looked_s = -STOP_LOOK_S
-        self._asked = False
+        self._stop_checked_s = -STOP_CHECK_S
+        self._stop_requested = False
         self._checkpoints = Checkpoints(Path(lease["checkpoint_dir"]), lease["number"])
         self._progress: dict[str, float | None] = dict.fromkeys(("step", "samples", "saved_step", "saved_samples"))
         self._parts: dict[str, float] | None = None
@@ -62,21 +62,21 @@ class Worker:
         self._pace = _pace(paces, self.tasks, _gpus_of(self._rank, int(env.get("WORLD_SIZE", "1")), ranks, paces))
         self._worked_from_s = time.monotonic()
         for number in (signal.SIGTERM, signal.SIGUSR1):
-            with suppress(ValueError):  # only the main thread can have it; elsewhere the stop file is looked at
-                signal.signal(number, self._note)
+            with suppress(ValueError):  # only the main thread can handle signals; other threads rely on the stop file
+                signal.signal(number, self._request_stop)
         atexit.register(self._write)
 
-    def _note(self, number: int, frame: object) -> None:
-        self._asked = True
+    def _request_stop(self, number: int, frame: object) -> None:
+        self._stop_requested = True
 
     def should_stop(self) -> bool:
-        """A signal counts at once. The file reaches threads, and programs whose shell passes no signal on."""
-        if not self._asked and self._stop_file is not None:
+        """Whether to stop. The stop file is for threads, and for programs whose shell forwards no signal."""
+        if not self._stop_requested and self._stop_file is not None:
             now_s = time.monotonic()
-            if now_s >= self._stop_looked_s + STOP_LOOK_S:
-                self._stop_looked_s = now_s
-                self._asked = os.path.exists(self._stop_file)
-        return self._asked
+            if now_s >= self._stop_checked_s + STOP_CHECK_S:
+                self._stop_checked_s = now_s
+                self._stop_requested = os.path.exists(self._stop_file)
+        return self._stop_requested
 
     def restore(self) -> Path | None:
         folder, about = self._checkpoints.newest()
@@ -108,7 +108,7 @@ class Worker:
         return folder
 
     def leave(self) -> NoReturn:
-        """Ends the process. In a thread SystemExit would end no more than the thread, and nobody would notice."""
+        """End the process, also from a thread, where SystemExit would end only the thread."""
         self._write()
         if threading.current_thread() is threading.main_thread():
             raise SystemExit(CHECKPOINTED)
@@ -118,7 +118,7 @@ class Worker:
         os._exit(CHECKPOINTED)
 
     def _keep_pace(self) -> None:
-        """Sleeps as much longer than it worked as the emulated GPU is slower."""
+        """Sleep for the extra time that the emulated GPU would have needed."""
         if self._pace >= 1:
             return
         now_s = time.monotonic()
@@ -128,7 +128,7 @@ class Worker:
         self._worked_from_s = time.monotonic()
 
     def _write(self) -> None:
-        """The whole report or none of it; a full disk must not stop the training."""
+        """Write the report atomically; a full disk must not stop the training."""
         if self._report_to is None or self._at_s < 0:
             return
         self._written_s = time.monotonic()
@@ -140,17 +140,19 @@ class Worker:
 
 
 def _gpus_of(rank: int, world: int, ranks: Sequence[Sequence[int]], paces: Sequence[float]) -> Sequence[int]:
-    """Positions of the GPUs that this process stands for: all of them where it is the only one."""
+    """Positions of the GPUs of this process: all of them if it is the only one."""
     if world <= 1:
         return range(len(paces))
     if world == len(ranks):
         return ranks[rank]
-    return [rank] if rank < len(paces) else []  # a launcher of the script's own made these ranks
+    return [rank] if rank < len(paces) else []  # the script's own launcher made these ranks
 
 
 def _pace(paces: Sequence[float], tasks: Sequence[int], gpus: Sequence[int]) -> float:
-    """1 = as fast as this machine. A process that stands for several GPUs waits for the slowest of them, which runs c tasks
-    one after another where a gang of the reference width runs one; a process with one GPU of several runs its tasks for real.
+    """The speed to emulate, relative to this machine.
+
+    A process that represents several GPUs waits for the slowest of them, which runs its c tasks in sequence where a
+    gang of the reference width runs one. A process with one GPU of several runs all its tasks itself.
     """
     if len(gpus) == 1 and len(paces) > 1:
         return paces[gpus[0]]

@@ -1,1 +1,1 @@
-"""The service: `store` (everything on disk, all SQL), `api` (REST), `process` (what runs), and a client of it."""
+"""The service: `store` (all files and SQL), `api` (REST), `process` (its processes), job files and a client."""

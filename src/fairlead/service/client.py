@@ -1,4 +1,4 @@
-"""The client's side of the API. Standard library only, so that a verb answers at once."""
+"""The client of the API. Standard library only, so that commands start quickly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 URL, TOKEN, CREDENTIALS = "FAIRLEAD_URL", "FAIRLEAD_TOKEN", "FAIRLEAD_CREDENTIALS"
 DEFAULT_URL = "http://127.0.0.1:7411"
-TIMEOUT_S = 120.0  # ends a hang; a busy service may need a minute, and whoever asked may always interrupt
+TIMEOUT_S = 120.0  # ends a hang; a busy service may need a minute, and the user can always interrupt
 
 
 class NotAllowedError(FairleadError):
@@ -30,7 +30,7 @@ class UnreachableError(FairleadError):
 
 
 class RefusedError(FairleadError):
-    """The service understood and would not: a job that has ended cannot be held, too many requests, ..."""
+    """The service refused a valid request: a job that has ended cannot be held, too many requests, ..."""
 
 
 def credentials_path() -> Path:
@@ -39,7 +39,7 @@ def credentials_path() -> Path:
 
 
 def save_credentials(url: str, token: str) -> Path:
-    """For this user's next commands; nobody else can read it."""
+    """Save the token for later commands of this user, readable by no other user; return the path."""
     path = credentials_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_suffix(".tmp")
@@ -56,17 +56,17 @@ class Client:
 
     @classmethod
     def from_environment(cls) -> Client:
-        """FAIRLEAD_URL and FAIRLEAD_TOKEN, else what `fairlead serve` or `fairlead token use` saved for this user.
+        """The client of FAIRLEAD_URL and FAIRLEAD_TOKEN, or else of the credentials that were saved for this user.
 
-        The saved token goes to the service that it was saved for, and to no other.
+        The saved token is sent only to the service for which it was saved.
         """
         saved = cls.saved_in(credentials_path())
         url = os.environ.get(URL) or saved.url
-        return cls(url, os.environ.get(TOKEN) or (saved.token if _same_place(url, saved.url) else None))
+        return cls(url, os.environ.get(TOKEN) or (saved.token if _same_url(url, saved.url) else None))
 
     @classmethod
     def saved_in(cls, path: Path) -> Client:
-        """Where there is no such file: the usual place, without a token."""
+        """The client of a credentials file; without the file, the default URL and no token."""
         if not path.is_file():
             return cls(DEFAULT_URL, None)
         try:
@@ -88,8 +88,8 @@ class Client:
         return self._json("DELETE", path, None, {})
 
     def lines(self, path: str, **query: Any) -> Iterator[str]:
-        """A streamed answer, line by line, for as long as the service sends."""
-        import http.client  # here, because every command of ours imports this module and few go over the network
+        """The lines of a streamed answer, until the service ends it."""
+        import http.client  # here, because every command imports this module and few use the network
 
         connection = self._connect(timeout_s=None)
         try:
@@ -120,7 +120,7 @@ class Client:
 
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f'{URL} is "{self.url}"; wanted such as {DEFAULT_URL}')
+            raise InputError(f'{URL} is "{self.url}"; wanted, for example, {DEFAULT_URL}')
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         return kind(parts.hostname, parts.port, timeout=timeout_s)
 
@@ -133,21 +133,21 @@ class Client:
         query: Mapping[str, Any],
         headers: Mapping[str, str] | None = None,
     ) -> http.client.HTTPResponse:
-        asked = {key: value for key, value in query.items() if value is not None}
-        target = f"/v1{path}" + (f"?{urlencode(asked, doseq=True)}" if asked else "")
-        sent = {"Accept": "application/json", **(headers or {})}
+        parameters = {key: value for key, value in query.items() if value is not None}
+        target = f"/v1{path}" + (f"?{urlencode(parameters, doseq=True)}" if parameters else "")
+        all_headers = {"Accept": "application/json", **(headers or {})}
         if self.token:
-            sent["Authorization"] = f"Bearer {self.token}"
+            all_headers["Authorization"] = f"Bearer {self.token}"
         data = None
         if body is not None:
-            data, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
-        connection.request(method, target, data, sent)
+            data, all_headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+        connection.request(method, target, data, all_headers)
         response = connection.getresponse()
         if response.status >= 400:
-            raise self._complaint(response)
+            raise self._error(response)
         return response
 
-    def _complaint(self, response: http.client.HTTPResponse) -> FairleadError:
+    def _error(self, response: http.client.HTTPResponse) -> FairleadError:
         text = response.read().decode("utf-8", errors="replace")
         try:
             error = json.loads(text)["error"]
@@ -165,16 +165,17 @@ class Client:
         return kinds.get(response.status, RefusedError)(message)
 
     def _unreachable(self, error: Exception) -> UnreachableError:
-        why = "it did not answer in time" if isinstance(error, socket.timeout) else str(error)
+        reason = "it did not answer in time" if isinstance(error, socket.timeout) else str(error)
         return UnreachableError(
-            f"cannot reach the service at {self.url}: {why}; is `fairlead serve` running there? (set {URL} for another place)"
+            f"cannot reach the service at {self.url}: {reason}; is `fairlead serve` running there? "
+            f"(set {URL} for another address)"
         )
 
 
-def _same_place(one: str, other: str) -> bool:
+def _same_url(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")
 
 
 def in_path(word: str) -> str:
-    """A name as one part of a path."""
+    """The word, quoted as one part of a path."""
     return quote(word, safe="")

@@ -1,18 +1,18 @@
-"""Job files: what a user submits. One model for the command line, the API and the published JSON Schema.
+"""Job files, which users submit: one model for the command line, the API and the published JSON Schema.
 
     name: resnet
     resources:
       accelerators: [V100:4, P100:4]    # any of; also {V100: 4, P100: 4}, `V100:4`; or `ordered: [...]`: the first that fits
     run: python train.py
     # optional
-    tenant: vision            model: resnet-50     (whose speeds it has; its name where left out)
+    tenant: vision            model: resnet-50     (its speeds; default: the name)
     setup: ./fetch-data.sh    workdir: .           env: {SEED: 1}
     checkpoint_dir: ckpt      max_retries: 2       grace: 30s
     steps: 20000              weight: 1
-    processes: per-node       (or per-gpu: `run` is started that often, with RANK, WORLD_SIZE, MASTER_ADDR ... set; else once)
+    processes: per-node       (or per-gpu: starts `run` for each, with RANK, WORLD_SIZE, MASTER_ADDR ... set; default: once)
 
-`resources: {gpus: [1, 2, 4]}`, with or without accelerators, names all GPU counts that the job can run on; the largest is its
-reference. A file may hold YAML or JSON; errors name the line.
+`resources: {gpus: [1, 2, 4]}`, with or without accelerators, lists all GPU counts that the job can run on; the largest
+is its reference. A file contains YAML or JSON; errors name the line.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ SCHEMA_ID = "urn:fairlead:job:1"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = ("FAIRLEAD_", "CUDA_VISIBLE_DEVICES")  # set by the engine
-_LOADER = "LD_"  # a way around the engine: its wrapper starts with these variables too
+_LOADER = "LD_"  # would bypass the engine: its wrapper starts with these variables too
 
 Name = Annotated[str, Field(pattern=_NAME)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS, strict=True)]
 
 
 def seconds(value: Any) -> Any:
-    """A validator: a number, or such as 30s."""
+    """Seconds from a number or a duration such as 30s; a pydantic validator."""
     if isinstance(value, bool):
-        raise ValueError("is a truth value; wanted a duration such as 30s")
+        raise ValueError("is a boolean; wanted a duration such as 30s")
     try:
         return parse_duration(value) if isinstance(value, (str, int, float)) else value
     except InputError as error:
@@ -58,14 +58,14 @@ class _Strict(BaseModel):
 
 
 class Accelerator(_Strict):
-    """One alternative: so many GPUs of a type."""
+    """One alternative: a number of GPUs of one type."""
 
     type: str
     gpus: Count = 1
 
 
 def _alternatives(value: Any) -> Any:
-    """`V100:4`, a list of those, or a mapping of types to counts, as a list of alternatives."""
+    """A list of alternatives from `V100:4`, a list of those, or a mapping of types to counts."""
     if isinstance(value, Mapping):
         if set(value) <= {"type", "gpus"} and "type" in value:
             return [value]
@@ -90,16 +90,16 @@ Alternatives = Annotated[tuple[Accelerator, ...], BeforeValidator(_alternatives)
 class Resources(_Strict):
     accelerators: Alternatives | None = None
     ordered: Alternatives | None = Field(
-        default=None, description="The same as a preference: the first that fits counts."
+        default=None, description="Like accelerators, but in order of preference: the first that fits is used."
     )
     gpus: Annotated[
         tuple[Count, ...], BeforeValidator(lambda v: [v] if isinstance(v, int) else v), Field(max_length=64)
     ] = ()
 
     @model_validator(mode="after")
-    def _one_way(self) -> Resources:
+    def _only_one_list(self) -> Resources:
         if self.accelerators and self.ordered:
-            raise ValueError("has accelerators and ordered; wanted one of them")
+            raise ValueError("has both accelerators and ordered; wanted one of them")
         return self
 
     @property
@@ -108,7 +108,7 @@ class Resources(_Strict):
 
 
 class JobFile(_Strict):
-    """A training job as its owner describes it."""
+    """A training job as its user describes it."""
 
     fairlead: Literal["job/1"] | None = None
     name: Name
@@ -149,16 +149,18 @@ class JobFile(_Strict):
             if key.startswith(_RESERVED):
                 raise ValueError(f"{key} is set by Fairlead; choose another name")
             if key.startswith(_LOADER):
-                raise ValueError(f"{key} would steer the loader of Fairlead's own wrapper too; export it inside `run`")
+                raise ValueError(
+                    f"{key} would also change the loader of Fairlead's own wrapper; export it inside `run`"
+                )
             if "\0" in text:
-                raise ValueError(f"the value of {key} holds a null byte")
+                raise ValueError(f"the value of {key} contains a null byte")
         return value
 
     @field_validator("run", "setup", "workdir", "checkpoint_dir", "model")
     @classmethod
     def _no_null(cls, value: str | None) -> str | None:
         if value is not None and "\0" in value:
-            raise ValueError("holds a null byte")
+            raise ValueError("contains a null byte")
         return value
 
     @field_validator("resources")
@@ -171,17 +173,18 @@ class JobFile(_Strict):
             raise ValueError(error.message) from None
         return value
 
-    def spec(self, id_: str, tenant: str, arrival_s: float, has: Mapping[str, int]) -> JobSpec:
-        """For the scheduler; `has` says how many GPUs of each type the cluster has.
+    def spec(self, id_: str, tenant: str, arrival_s: float, capacity: Mapping[str, int]) -> JobSpec:
+        """The job for the scheduler; `capacity` has the cluster's GPUs by type.
 
-        Departs (from SkyPilot's words): a job has one reference width. Alternatives with another count than the first
-        that the cluster can hold are not used, and of `ordered` ones only that first; a job that runs on several counts says so with `gpus`.
+        Departs (from SkyPilot): a job has one reference width. Alternatives with another count than the first that the
+        cluster can hold are not used, and of `ordered` ones only that first. A job that runs on several counts lists
+        them in `gpus`.
         """
         alternatives = [(canonical_gpu(item.type), item.gpus) for item in self.resources.alternatives]
         widths = tuple(sorted(set(self.resources.gpus)))
         if widths:
             alternatives = [(type_, widths[-1]) for type_, _ in alternatives]
-        fits = [(type_, count) for type_, count in alternatives if has.get(type_, 0) >= count]
+        fits = [(type_, count) for type_, count in alternatives if capacity.get(type_, 0) >= count]
         if self.resources.ordered:
             alternatives = (fits or alternatives)[:1]
         gpus = widths[-1] if widths else (fits or alternatives or [("", 1)])[0][1]
@@ -200,7 +203,7 @@ class JobFile(_Strict):
         )
 
     def command(self) -> Command:
-        """For the engine."""
+        """The command for the engine."""
         return Command(
             run=self.run,
             setup=self.setup,
@@ -214,7 +217,7 @@ class JobFile(_Strict):
 
 
 def read_job(text: str, path: str, folder: str | None = None) -> JobFile:
-    """The job in a file; a relative `workdir` is taken from `folder`, where the file lies."""
+    """The job in a file; a relative `workdir` is relative to `folder`, the directory of the file."""
     document = parse_yaml(text, path, "a job file")
     document.mapping(JobFile.model_fields)  # unknown and repeated keys, with their lines
     try:
@@ -225,7 +228,7 @@ def read_job(text: str, path: str, folder: str | None = None) -> JobFile:
         job = JobFile.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        raise InputError(_complaint(first), path=path, line=_line(document, first["loc"])) from None
+        raise InputError(_message(first), path=path, line=_line(document, first["loc"])) from None
     if folder is None:
         return job
     return job.model_copy(update={"workdir": os.path.normpath(os.path.join(folder, job.workdir or "."))})
@@ -235,13 +238,13 @@ def job_schema() -> dict[str, Any]:
     """The published JSON Schema of a job file."""
     schema = JobFile.model_json_schema()
     short = {"anyOf": [{"type": "string"}, {"type": "array"}, {"type": "object"}]}
-    for name, which in (
-        ("accelerators", "any of them will do"),
-        ("ordered", "the first that the cluster can hold is the one"),
+    for name, choice in (
+        ("accelerators", "the job may use any of them"),
+        ("ordered", "the job uses the first that the cluster can hold"),
     ):
         schema["$defs"]["Resources"]["properties"][name] = {
             **short,
-            "description": f"TYPE:GPUS, a list of those, or a mapping TYPE: GPUS; {which}.",
+            "description": f"TYPE:GPUS, a list of those, or a mapping TYPE: GPUS; {choice}.",
         }
     schema["properties"]["grace"] = {"anyOf": [{"type": "number"}, {"type": "string"}], "default": "30s"}
     schema["properties"]["env"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
@@ -254,16 +257,16 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, (int, float)) else value
 
 
-def _complaint(error: Any) -> str:
+def _message(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"] if not isinstance(part, int))
-    what = error["msg"].removeprefix("Value error, ")
-    found = error.get("input")
-    shown = f' (found "{found}")' if isinstance(found, (str, int, float)) and error["type"] != "missing" else ""
-    return f"{where or 'the job'}: {what[0].lower()}{what[1:]}{shown}"
+    problem = error["msg"].removeprefix("Value error, ")
+    value = error.get("input")
+    shown = f' (found "{value}")' if isinstance(value, (str, int, float)) and error["type"] != "missing" else ""
+    return f"{where or 'the job'}: {problem[0].lower()}{problem[1:]}{shown}"
 
 
 def _line(document: Marked, place: tuple[int | str, ...]) -> int:
-    """The line of the innermost value on the way that the file has."""
+    """The line of the innermost value on the path `place` that exists in the file."""
     node = document
     for part in place:
         if isinstance(node.node, yaml.MappingNode):

@@ -1,4 +1,4 @@
-"""Policies by name with parameters that came as JSON."""
+"""Policies of the service, by name and with parameters from JSON."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
 
-NAMES = list(ROUND_POLICIES)  # what a service can run
+NAMES = list(ROUND_POLICIES)  # policies that a service can run
 
 
 class UnusablePolicyError(FairleadError):
-    """A policy that cannot decide with the parameters that it was given."""
+    """A policy that cannot decide with its parameters."""
 
 
 def configured(name: str, parameters: Mapping[str, Any]) -> Policy:
-    """Each parameter must be of the kind that it has by default; JSON's lists stand for tuples."""
+    """The policy with these parameters, each of the type of its default; JSON lists become tuples."""
     policy = find_round_policy(name)
     known = policy.parameters
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
-    for key, value in given.items():
-        if key in known and not _like(value, known[key]):
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
+    for key, value in values.items():
+        if key in known and not _same_type(value, known[key]):
             raise InputError(f"parameters.{key}: wanted a value like {known[key]!r}")
-    return policy.with_parameters(given)
+    return policy.with_parameters(values)
 
 
 def tried(name: str, parameters: Mapping[str, Any]) -> Policy:
-    """The same, after it has decided a round of a small cluster: a value may be of the right kind and still make no sense."""
+    """The configured policy, after a trial round: a value of the right type may still make no sense."""
     policy = configured(name, parameters)
     state = _small_state()
     try:
         decide(look(state, policy, 60.0), policy, Memory())
     except InputError:
         raise
-    except Exception as error:  # whatever a strange value leads to, it is the value that is wrong
-        usual = ", ".join(f"{key}={value!r}" for key, value in find_round_policy(name).parameters.items())
+    except Exception as error:  # any failure here is caused by a wrong value
+        defaults = ", ".join(f"{key}={value!r}" for key, value in find_round_policy(name).parameters.items())
         raise InputError(
-            f"parameters: {name} cannot decide with them ({type(error).__name__}: {error}); usual are {usual}"
+            f"parameters: {name} cannot decide with them ({type(error).__name__}: {error}); the defaults are {defaults}"
         ) from None
     return policy
 
 
 def usable(name: str, parameters: Mapping[str, Any]) -> Policy:
-    """For the scheduler: whatever it refuses comes as UnusablePolicyError, which nothing else raises."""
+    """The configured policy for the scheduler; only it raises UnusablePolicyError, if it cannot decide."""
     try:
         policy = configured(name, parameters)
     except InputError as error:
@@ -72,7 +72,7 @@ def usable(name: str, parameters: Mapping[str, Any]) -> Policy:
 
 
 def _small_state() -> State:
-    """Two tenants with two jobs each, who want more than there is."""
+    """Two tenants with two jobs each that need more GPUs than there are."""
     cluster = parse_short_form("v100:2,k80:1")
     speeds = (Speed("m", "v100", 1, 1, 1.0, 2.0, "made up"), Speed("m", "k80", 1, 1, 1.0, 1.0, "made up"))
     state = State(cluster, TableEstimator(Profile("small", speeds), cluster))
@@ -82,11 +82,11 @@ def _small_state() -> State:
     return state
 
 
-def _like(value: Any, default: Any) -> bool:
+def _same_type(value: Any, default: Any) -> bool:
     if isinstance(default, bool) or isinstance(value, bool):
         return isinstance(value, bool) and isinstance(default, bool)
     if isinstance(default, (int, float)):
         return isinstance(value, (int, float)) and math.isfinite(value)
     if isinstance(default, tuple):
-        return isinstance(value, tuple) and all(_like(part, 0.0) for part in value)
+        return isinstance(value, tuple) and all(_same_type(part, 0.0) for part in value)
     return default is None or isinstance(value, type(default))

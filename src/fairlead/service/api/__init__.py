@@ -1,1 +1,1 @@
-"""The REST API under /v1: routes, documents, access and errors. What it shows and writes is in `store`."""
+"""The REST API under /v1: routes, documents, access and errors. `store` reads and writes the data."""

@@ -1,4 +1,4 @@
-"""Who may do what, as a literal table. What is absent is denied, to admins too."""
+"""The permissions of roles, as a literal table. A route that is absent is denied, even to admins."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ async def allowed(request: Request) -> Token:
 
 
 def scope_of(token: Token) -> str | None:
-    """The tenant to which the token is confined; None: it sees everybody's."""
+    """The tenant to which the token is restricted; None if it sees the jobs of all tenants."""
     return None if token.role is Role.ADMIN else token.tenant
 
 
-def confined(token: Token) -> None:
-    """For what shows all tenants' jobs at once."""
+def refuse_confined(token: Token) -> None:
+    """Refuse a token of one tenant, for routes that show the jobs of all tenants."""
     if scope_of(token) is not None:
         raise ApiError(403, "not_allowed", "this shows jobs of all tenants", "use a token without a tenant")

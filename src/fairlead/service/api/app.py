@@ -1,4 +1,4 @@
-"""The REST API under /v1: one function a verb. What a token may do is in access.py, what is shown in store/reads.py."""
+"""The REST API under /v1 as a web application: its routes, its error handlers and its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def build_app(service: ServiceContext) -> FastAPI:
 
     @app.get("/v1/health", responses={503: {"model": Health}})
     async def health(response: Response) -> Health:
-        """For probes: whether both processes are up. Needs no token and returns nothing else."""
+        """Whether both processes are up, for probes. Needs no token."""
         up = service.scheduler().ready
         response.status_code = 200 if up else 503
         return Health(status="ok" if up else "degraded")
@@ -51,10 +51,10 @@ def build_app(service: ServiceContext) -> FastAPI:
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, which also says that a token is wanted."""
-    written = dict(app.openapi())
-    components = {**written.get("components", {}), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
-    return {**written, "components": components, "security": [{"token": []}]}
+    """The OpenAPI document, which also states that a token is required."""
+    schema = dict(app.openapi())
+    components = {**schema.get("components", {}), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+    return {**schema, "components": components, "security": [{"token": []}]}
 
 
 def _answer_errors(app: FastAPI) -> None:
@@ -64,7 +64,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return answer(422, "invalid_request", complaint(error.errors()), "mend it and send it again")
+        return answer(422, "invalid_request", complaint(error.errors()), "correct it and send it again")
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
@@ -72,13 +72,13 @@ def _answer_errors(app: FastAPI) -> None:
         return answer(error.status_code, codes.get(error.status_code, "bad_request"), str(error.detail))
 
     @app.exception_handler(FairleadError)
-    async def mendable(_: Request, error: FairleadError) -> JSONResponse:
+    async def user_error(_: Request, error: FairleadError) -> JSONResponse:
         if isinstance(error, DiskFullError):
-            return answer(507, "disk_full", str(error), "free some space where the state directory lies")
+            return answer(507, "disk_full", str(error), "free some space on the disk of the state directory")
         if isinstance(error, KeyReusedError):
             return answer(409, "idempotency_conflict", str(error), "use a new key for a new job")
         if isinstance(error, ImpossibleError):
             return answer(422, "can_never_run", str(error), "ask for GPUs that the cluster has")
         if isinstance(error, InputError):
-            return answer(422, "invalid_request", str(error), "mend it and send it again")
+            return answer(422, "invalid_request", str(error), "correct it and send it again")
         return answer(409, "refused", str(error))

@@ -1,6 +1,6 @@
-"""The fairness audit of the service's own log, in a process of its own: it may fold a long history.
+"""The fairness audit of the service's own log, in a separate process because it may fold a long history.
 
-`python -m fairlead.service.api.audit DIRECTORY` prints it as JSON.
+`python -m fairlead.service.api.audit DIRECTORY` prints the audit as JSON.
 """
 
 from __future__ import annotations

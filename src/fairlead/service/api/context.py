@@ -1,4 +1,4 @@
-"""What every handler works with."""
+"""The objects that handlers share."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from fairlead.service.store.writer import Writer
 
 @dataclass(frozen=True)
 class ServiceContext:
-    """The API process, less its web server."""
+    """The state of the API process, apart from its web server."""
 
     directory: StateDirectory
-    first_cluster: Cluster  # of the first start
+    first_cluster: Cluster  # at the first start
     first_estimator: Estimator
     writer: Writer
     tokens: Tokens
     reads: Reads
     limits: Limits = field(default_factory=Limits)
-    scheduler: Callable[[], SchedulerState] = SchedulerState  # how the other process is
-    patience_s: float = 2.0  # how long a change of the cluster waits to be taken before it is answered
-    auditing: asyncio.Lock = field(default_factory=asyncio.Lock)  # one at a time: it costs a process
+    scheduler: Callable[[], SchedulerState] = SchedulerState  # state of the scheduler process
+    patience_s: float = 2.0  # how long a response waits for the scheduler to take the change
+    auditing: asyncio.Lock = field(default_factory=asyncio.Lock)  # one audit at a time, because each is a process
     streams: dict[str, int] = field(default_factory=dict)  # token -> open streams
     hardware: dict[str, tuple[Cluster, Estimator]] = field(default_factory=dict)  # as last read
 
     @property
     def cluster(self) -> Cluster:
-        """As it is now."""
+        """The cluster as it is now."""
         return self._hardware()[0]
 
     @property
@@ -59,13 +59,13 @@ class ServiceContext:
             self.hardware[line] = (cluster, self.first_estimator.for_cluster(cluster))
         return self.hardware[line]
 
-    def still_valid(self, who: Token) -> bool:
-        """For what goes on after its request was let in."""
-        token = self.tokens.get(who.id)
+    def still_valid(self, caller: Token) -> bool:
+        """Whether the token is still valid, for streams that outlive the check at their start."""
+        token = self.tokens.get(caller.id)
         return token is not None and token.valid_at(time.time())
 
     async def until_taken(self, number: int) -> bool:
-        """Whether the scheduler has taken this request, waiting a little for it."""
+        """Whether the scheduler has taken this request; waits for at most `patience_s`."""
         give_up_s = time.monotonic() + self.patience_s
         while self.reads.taken() < number:
             if time.monotonic() > give_up_s:
@@ -79,5 +79,5 @@ async def service_of(request: Request) -> ServiceContext:
     return service
 
 
-Who = Annotated[Token, Depends(allowed)]
-What = Annotated[ServiceContext, Depends(service_of)]
+Caller = Annotated[Token, Depends(allowed)]
+Service = Annotated[ServiceContext, Depends(service_of)]

@@ -1,6 +1,6 @@
-"""The documents of the API: what it takes and what it returns. Every response is checked against its model before it is sent.
+"""The documents of the API: bodies of requests and responses. Responses are checked against their models when sent.
 
-Where the model or the store declares a row already (`PublicJob`, `NodeRow`), that is the document.
+If the model or the store already declares a row (`PublicJob`, `NodeRow`), that row is the document.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LONGEST_LIFETIME_S = 366 * 86400.0
 
 
 class _Body(BaseModel):
-    """What a client sends. A field that we do not know is a mistake."""
+    """The body of a request. An unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class _Answer(BaseModel):
-    """What we send. Rows inside are checked field by field, although they are instances already."""
+    """The body of a response. Its rows are checked field by field even if they are instances already."""
 
     model_config = ConfigDict(revalidate_instances="always")
 
@@ -43,15 +43,15 @@ class SubmittedJob(_Answer):
 
 
 class JobPage(BaseModel):
-    """`next` goes into `after` of the next request; null: that was all."""
+    """A page of jobs; `next` is the `after` of the next request, and null on the last page."""
 
-    # A page is no `_Answer`: its rows are checked when it is made, and once is enough for the most frequent answer.
+    # Not an `_Answer`: its rows are checked when it is made, and once is enough for the most frequent response.
     jobs: list[PublicJob]
     next: int | None
 
 
 class JobRequest(_Answer):
-    """A request about a job, by its number; the scheduler takes it in its turn."""
+    """A request about a job, by its number; the scheduler takes requests in order."""
 
     id: str
     request: int
@@ -61,7 +61,7 @@ class JobRequest(_Answer):
 
 
 class GpuCounts(_Answer):
-    """GPUs of one type: all, those on nodes that are up, those that jobs hold."""
+    """GPUs of one type: all of them, those on nodes that are up, and those that jobs hold."""
 
     total: int = 0
     up: int = 0
@@ -69,7 +69,7 @@ class GpuCounts(_Answer):
 
 
 class Status(_Answer):
-    """The cluster at a glance: jobs by phase, GPUs by type."""
+    """A summary of the cluster: jobs by phase, GPUs by type."""
 
     version: str
     policy: str
@@ -80,7 +80,7 @@ class Status(_Answer):
 
 
 class NewNode(_Body):
-    """`memory_gib` is that of one GPU; without it, the usual one of the type."""
+    """A node to add; `memory_gib` is the memory of one GPU (default: the usual one of the type)."""
 
     name: str = Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     gpu: str = Field(max_length=63)
@@ -93,14 +93,14 @@ class NodeList(_Answer):
 
 
 class TakenRequest(_Answer):
-    """A request about the cluster, by its number; `taken`: the scheduler knows of it already."""
+    """A request about the cluster, by its number; `taken` is true if the scheduler has taken it already."""
 
     request: int
     taken: bool
 
 
 class QuotaSettings(_Body):
-    """GPUs of one type: its own, how many more it may borrow, how many of its own others may use. null = no limit."""
+    """A tenant's GPUs of one type: its own, how many more it may borrow, how many it lends. null means no limit."""
 
     type: str
     nominal: int = Field(ge=0, le=10**6)
@@ -123,7 +123,7 @@ class PolicyChoice(_Body):
 
 
 class PolicyState(_Answer):
-    """The policy that decides, with all its parameters, and the names of those that could."""
+    """The current policy with all its parameters, and the names of the available policies."""
 
     name: str
     parameters: dict[str, Any]
@@ -133,7 +133,7 @@ class PolicyState(_Answer):
 
 
 class TenantShare(_Answer):
-    """`entitled` is the tenant's part of every type by its weight among those who have jobs now."""
+    """What a tenant holds; `entitled` is its part of every type by weight, among the tenants that have jobs now."""
 
     tenant: str
     weight: float
@@ -152,7 +152,7 @@ class ShareList(_Answer):
 
 
 class TenantAudit(_Answer):
-    """One tenant over the life of the service: hours in which it wanted more, and GPU-hours by type."""
+    """One tenant over the life of the service: the hours in which it wanted more GPUs, and its GPU-hours by type."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -162,7 +162,7 @@ class TenantAudit(_Answer):
 
 
 class AuditReport(_Answer):
-    """Envy and sharing incentive over the life of the service; null where no tenant ever wanted more than it had."""
+    """Envy and sharing incentive over the life of the service; null if no tenant ever wanted more than it had."""
 
     model_config = ConfigDict(extra="allow")  # an audit may measure more
 
@@ -175,7 +175,7 @@ class AuditReport(_Answer):
 
 
 class DecisionRecord(_Answer):
-    """A decision as the journal has it, with its number there."""
+    """A decision of the journal, with its number there."""
 
     model_config = ConfigDict(extra="allow")  # a journal may record more
 
@@ -189,7 +189,7 @@ class DecisionRecord(_Answer):
 
 
 class DecisionPage(_Answer):
-    """Newest first; `seq` of the last one goes into `before` of the next request."""
+    """A page of decisions, newest first; the last `seq` is the `before` of the next request."""
 
     decisions: list[DecisionRecord]
 
@@ -198,7 +198,7 @@ class DecisionPage(_Answer):
 
 
 class NewToken(_Body):
-    """`lifetime` in seconds, or such as "30d"."""
+    """A token to create; `lifetime` is in seconds or a duration such as "30d"."""
 
     name: Name
     role: Role
@@ -210,12 +210,12 @@ class NewToken(_Body):
         if self.role is Role.MEMBER and self.tenant is None:
             raise ValueError("a member token needs a tenant")
         if self.role is Role.ADMIN and self.tenant is not None:
-            raise ValueError("an admin token has no tenant: it may do everything")
+            raise ValueError("an admin token has no tenant, because it may do everything")
         return self
 
 
 class TokenState(_Answer):
-    """What is known of a token; its secret is not."""
+    """A token without its secret."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -229,7 +229,7 @@ class TokenState(_Answer):
 
 
 class CreatedToken(TokenState):
-    """`token` is shown here and never again."""
+    """A new token with its secret, `token`, which is never returned again."""
 
     token: str
 
@@ -239,6 +239,6 @@ class TokenList(_Answer):
 
 
 class ChangePage(_Answer):
-    """Newest first; `number` of the last one goes into `before` of the next request."""
+    """A page of the audit log, newest first; the last `number` is the `before` of the next request."""
 
     changes: list[ChangeRow]

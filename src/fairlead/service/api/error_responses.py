@@ -1,4 +1,4 @@
-"""Errors as the API returns them: a stable code, what is wrong, what to do. No stack traces, nothing that was sent."""
+"""Errors of the API: a stable code, a message and a remedy. No stack traces, and no values of the request."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def answer(status: int, code: str, message: str, remedy: str | None = None) -> J
     return JSONResponse(body, status, headers=headers)
 
 
-def no_such(what: str, name: str) -> ApiError:
-    """Also the answer for what belongs to another tenant, which must not learn whether it exists."""
+def no_such(kind: str, name: str) -> ApiError:
+    """The error for something unknown, or of another tenant: a caller must not learn whether that exists."""
     return ApiError(
-        404, f"no_such_{what}", f"there is no {what} {name} that you may see", "look at the list, or your token"
+        404, f"no_such_{kind}", f"there is no {kind} {name} that you may see", "check the list, or your token"
     )
 
 
 def complaint(errors: Sequence[Any]) -> str:
-    """The first thing wrong with what was sent. It names the place and never repeats the value: that may be a secret."""
+    """The first problem of a request. It names the field and never repeats the value, which may be a secret."""
     first = errors[0]
     place = ".".join(str(part) for part in first["loc"] if part != "body")
-    what = str(first["msg"]).removeprefix("Value error, ")
+    problem = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "json_invalid":
         return "the body is not JSON"
-    return f"{place}: {what[:1].lower()}{what[1:]}" if place else what
+    return f"{place}: {problem[:1].lower()}{problem[1:]}" if place else problem

@@ -1,6 +1,6 @@
-"""What stands before every handler: size, authentication, rate. Pure ASGI, so that it costs little and sees streams.
+"""Checks before every handler: size, authentication, rate. Pure ASGI, so that it is cheap and covers streams.
 
-Default deny: only the paths in OPEN are answered without a token, and a route that `access.RULES` does not name answers nobody.
+Default deny: only the paths in OPEN need no token, and a route that `access.RULES` does not list is always refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger("fairlead.api")
 
 
 class Buckets:
-    """Token buckets by key: `rate` a second on average, `burst` at once. The least recently used are forgotten."""
+    """Token buckets by key: `rate` per second on average, `burst` at once. The least recently used are dropped."""
 
     def __init__(
         self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic, most: int = 10_000
@@ -46,6 +46,8 @@ class Buckets:
 
 
 class Guard:
+    """The middleware that refuses requests or passes them on."""
+
     def __init__(self, app: ASGIApp, tokens: Tokens, limits: Limits) -> None:
         self._app, self._tokens, self._limits = app, tokens, limits
         self._requests = Buckets(limits.requests_per_s, limits.burst)
@@ -74,7 +76,7 @@ class Guard:
             _log.exception("%s %s failed", scope["method"], scope["path"])
             if begun:
                 raise
-            failure = answer(500, "internal", "the service made a mistake", "try again; the service's log says more")
+            failure = answer(500, "internal", "the service failed", "try again; the service's log has the details")
             await failure(scope, receive, sending)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
@@ -93,7 +95,7 @@ class Guard:
         return None
 
     def _stranger(self, address: str) -> ASGIApp:
-        """Who holds a valid token is never held up by others at the same address."""
+        """The refusal of a caller without a valid token; others at the same address are not affected."""
         if self._failures.take(address):
             remedy = "ask an admin for a new token"
             return answer(401, "no_valid_token", "no token, or one that is wrong, expired or revoked", remedy)
@@ -105,15 +107,15 @@ class Guard:
         return self._tokens.find(shown.strip(), time.time()) if scheme.lower() == "bearer" else None
 
     def _limited(self, receive: Receive) -> Receive:
-        """A body without a declared length is counted as it comes."""
-        seen = 0
+        """Counts the bytes of a body without a declared length as they arrive."""
+        received = 0
 
         async def receiving() -> Message:
-            nonlocal seen
+            nonlocal received
             message = await receive()
             if message["type"] == "http.request":
-                seen += len(message.get("body", b""))
-                if seen > self._limits.body_bytes:
+                received += len(message.get("body", b""))
+                if received > self._limits.body_bytes:
                     raise HTTPException(413, _too_large_message(self._limits))
             return message
 

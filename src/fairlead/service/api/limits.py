@@ -1,4 +1,4 @@
-"""How much one client may ask of the service."""
+"""Limits on what one client may ask of the service."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from fairlead.model.words import did_you_mean
 from fairlead.policies import TASK_POLICIES
 from fairlead.service.api.access import scope_of
 from fairlead.service.api.audit import audit_apart
-from fairlead.service.api.context import ServiceContext, What, Who
+from fairlead.service.api.context import Caller, Service, ServiceContext
 from fairlead.service.api.documents import (
     AuditReport,
     DecisionPage,
@@ -47,8 +47,8 @@ NodeName = Annotated[str, Path(max_length=200)]
 
 
 @router.get("/status")
-def status(who: Who, service: What) -> Status:
-    """The cluster at a glance; jobs are the caller's own where its token has a tenant."""
+def status(caller: Caller, service: Service) -> Status:
+    """A summary of the cluster; counts only the jobs of the token's tenant if it has one."""
     nodes = service.reads.nodes()
     gpus = {name: GpuCounts() for name in service.cluster.types}
     for node in nodes:
@@ -58,12 +58,12 @@ def status(who: Who, service: What) -> Status:
     type_of = {node.name: node.type for node in nodes}
     for _, spot in service.reads.held():
         for name, count in spot.items():
-            if name in type_of:  # it may have joined between one look and the next
+            if name in type_of:  # it may have joined between the two reads
                 gpus[type_of[name]].held += count
     return Status(
         version=__version__,
         policy=service.reads.policy()[0],
-        jobs=service.reads.counts(scope_of(who)),
+        jobs=service.reads.counts(scope_of(caller)),
         gpus=gpus,
         nodes_down=[node.name for node in nodes if not node.up],
         scheduler=service.scheduler(),
@@ -71,45 +71,45 @@ def status(who: Who, service: What) -> Status:
 
 
 @router.get("/nodes")
-def list_nodes(who: Who, service: What) -> NodeList:
+def list_nodes(caller: Caller, service: Service) -> NodeList:
     return NodeList(nodes=service.reads.nodes())
 
 
 @router.post("/nodes", status_code=202)
-async def add_node(node: NewNode, who: Who, service: What) -> TakenRequest:
-    """A new node, or one that was removed, perhaps with other GPUs."""
+async def add_node(node: NewNode, caller: Caller, service: Service) -> TakenRequest:
+    """Add a node, or bring back a removed one, perhaps with other GPUs."""
     group = NodeGroup(1, canonical_gpu(node.gpu), node.gpus, node.memory_gib)
     if node.name in {row.name for row in service.reads.nodes()}:
         hint = "remove it first to change its GPUs"
         raise ApiError(409, "node_exists", f"the cluster has a node {node.name} already", hint)
-    return await _ask(service, who, AddNode(node.name, group), "node.add", node.name, node.model_dump())
+    return await _ask(service, caller, AddNode(node.name, group), "node.add", node.name, node.model_dump())
 
 
 @router.delete("/nodes/{name}", status_code=202)
-async def remove_node(name: NodeName, who: Who, service: What, now: bool = False) -> TakenRequest:
-    """Refused while jobs hold GPUs of it: drain it first. With `now` they are asked to leave, as by a drain."""
-    on_it = service.reads.jobs_on(_known_node(service, name))
-    if on_it and not now:
-        some = ", ".join(on_it[:5]) + (f" and {len(on_it) - 5} more" if len(on_it) > 5 else "")
+async def remove_node(name: NodeName, caller: Caller, service: Service, now: bool = False) -> TakenRequest:
+    """Remove a node. Refused while jobs hold its GPUs, unless `now` asks them to leave, as a drain does."""
+    jobs = service.reads.jobs_on(_known_node(service, name))
+    if jobs and not now:
+        names = ", ".join(jobs[:5]) + (f" and {len(jobs) - 5} more" if len(jobs) > 5 else "")
         hint = f"drain it first with `fairlead nodes drain {name}`, or remove it with --now"
-        raise ApiError(409, "node_in_use", f"node {name} has running jobs: {some}", hint)
-    return await _ask(service, who, RemoveNode(name), "node.remove", name, {"now": now})
+        raise ApiError(409, "node_in_use", f"node {name} has running jobs: {names}", hint)
+    return await _ask(service, caller, RemoveNode(name), "node.remove", name, {"now": now})
 
 
 @router.post("/nodes/{name}/drain", status_code=202)
-async def drain(name: NodeName, who: Who, service: What) -> TakenRequest:
-    """Its jobs are asked to leave; nothing starts there until it is resumed."""
-    return await _ask(service, who, Drain(_known_node(service, name)), "node.drain", name, {})
+async def drain(name: NodeName, caller: Caller, service: Service) -> TakenRequest:
+    """Ask the jobs of a node to leave; nothing starts there until it is resumed."""
+    return await _ask(service, caller, Drain(_known_node(service, name)), "node.drain", name, {})
 
 
 @router.post("/nodes/{name}/resume", status_code=202)
-async def resume(name: NodeName, who: Who, service: What) -> TakenRequest:
-    return await _ask(service, who, Resume(_known_node(service, name)), "node.resume", name, {})
+async def resume(name: NodeName, caller: Caller, service: Service) -> TakenRequest:
+    return await _ask(service, caller, Resume(_known_node(service, name)), "node.resume", name, {})
 
 
 @router.get("/tenants")
-def list_tenants(who: Who, service: What) -> TenantList:
-    mine = scope_of(who)
+def list_tenants(caller: Caller, service: Service) -> TenantList:
+    mine = scope_of(caller)
     tenants = service.reads.tenants()
     if mine is not None:
         tenants = {mine: tenants.get(mine, TenantTerms(mine))}
@@ -117,20 +117,24 @@ def list_tenants(who: Who, service: What) -> TenantList:
 
 
 @router.put("/tenants/{name}", status_code=202)
-async def set_tenant(name: Annotated[Name, Path()], settings: TenantSettings, who: Who, service: What) -> TakenRequest:
-    """Its weight, and limits in place of all that it had before."""
+async def set_tenant(
+    name: Annotated[Name, Path()], settings: TenantSettings, caller: Caller, service: Service
+) -> TakenRequest:
+    """Set a tenant's weight and replace all its quotas."""
     quotas = tuple(Quota(**quota.model_dump()) for quota in settings.quotas)
     types = [quota.type for quota in quotas]
     for type_ in types:
         if type_ not in service.cluster.types:
             raise InputError(f"quotas: a type is not in the cluster; {did_you_mean(type_, service.cluster.types)}")
     if len(set(types)) < len(types):
-        raise InputError("quotas: a type stands twice; keep one of them")
-    return await _ask(service, who, SetTenant(name, settings.weight, quotas), "tenant.set", name, settings.model_dump())
+        raise InputError("quotas: a type appears twice; keep one of them")
+    return await _ask(
+        service, caller, SetTenant(name, settings.weight, quotas), "tenant.set", name, settings.model_dump()
+    )
 
 
 @router.get("/policy")
-def show_policy(who: Who, service: What) -> PolicyState:
+def show_policy(caller: Caller, service: Service) -> PolicyState:
     name, parameters = service.reads.policy()
     policy = configured(name, parameters)
     return PolicyState(
@@ -143,26 +147,28 @@ def show_policy(who: Who, service: What) -> PolicyState:
 
 
 @router.put("/policy", status_code=202)
-async def set_policy(choice: PolicyChoice, who: Who, service: What) -> TakenRequest:
-    """Registered policies only."""
+async def set_policy(choice: PolicyChoice, caller: Caller, service: Service) -> TakenRequest:
+    """Switch to another registered policy."""
     if choice.name not in NAMES:
         known = choice.name in TASK_POLICIES
-        what = "this policy decides single tasks, which only the simulator runs" if known else "there is no such policy"
-        raise ApiError(422, "no_such_policy", what, did_you_mean(choice.name, NAMES))
+        problem = (
+            "this policy decides single tasks, which only the simulator runs" if known else "there is no such policy"
+        )
+        raise ApiError(422, "no_such_policy", problem, did_you_mean(choice.name, NAMES))
     tried(choice.name, choice.parameters)
     request = SetPolicy(choice.name, choice.parameters)
-    return await _ask(service, who, request, "policy.set", choice.name, choice.parameters)
+    return await _ask(service, caller, request, "policy.set", choice.name, choice.parameters)
 
 
 @router.get("/shares")
-def shares(who: Who, service: What) -> ShareList:
-    """Who holds how much of what, beside what weights alone would give. Open to all tenants: fairness is shown."""
+def shares(caller: Caller, service: Service) -> ShareList:
+    """The GPUs that each tenant holds and those that its weight entitles it to, visible to all tenants."""
     reads = service.reads
     return ShareList(shares=tenant_shares(reads.nodes(), reads.tenants(), reads.by_tenant(), reads.held()))
 
 
 @router.get("/audit")
-async def audit(who: Who, service: What) -> AuditReport:
+async def audit(caller: Caller, service: Service) -> AuditReport:
     """Envy and sharing incentive over the whole life of the service, from its log; may take seconds."""
     async with service.auditing:
         return AuditReport.model_validate(await audit_apart(service.directory))
@@ -170,12 +176,12 @@ async def audit(who: Who, service: What) -> AuditReport:
 
 @router.get("/decisions")
 async def decisions(
-    who: Who,
-    service: What,
+    caller: Caller,
+    service: Service,
     before: Annotated[int, Query(ge=0, le=2**62)] = 2**62,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> DecisionPage:
-    mine = scope_of(who)
+    mine = scope_of(caller)
     page: list[DecisionRecord] = []
     for seq, record in service.reads.decisions(before, limit):
         own = record if mine is None else only_of(service, record, mine)
@@ -184,7 +190,7 @@ async def decisions(
 
 
 def only_of(service: ServiceContext, record: dict[str, Any], tenant: str) -> dict[str, Any]:
-    """A decision without the jobs of others."""
+    """A decision without the jobs of other tenants."""
     ids = {*record["stop"], *record["start"]}
     owner = service.reads.tenants_of(sorted(ids)) if ids else {}
     return {
@@ -201,7 +207,7 @@ def _known_node(service: ServiceContext, name: str) -> str:
 
 
 async def _ask(
-    service: ServiceContext, who: Token, request: Request, action: str, target: str, detail: dict[str, Any]
+    service: ServiceContext, caller: Token, request: Request, action: str, target: str, detail: dict[str, Any]
 ) -> TakenRequest:
-    number = await service.writer.write(ask(who.actor, request, AuditEntry(action, target, detail)))
+    number = await service.writer.write(ask(caller.actor, request, AuditEntry(action, target, detail)))
     return TakenRequest(request=number, taken=await service.until_taken(number))

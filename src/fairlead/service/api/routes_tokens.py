@@ -1,4 +1,4 @@
-"""Tokens, and who changed what."""
+"""Routes of tokens and of the audit log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from fairlead.service.api.context import What, Who
+from fairlead.service.api.context import Caller, Service
 from fairlead.service.api.documents import ChangePage, CreatedToken, NewToken, TokenList, TokenState
 from fairlead.service.api.error_responses import no_such
 from fairlead.service.store import changes as stored
@@ -18,21 +18,21 @@ router = APIRouter(prefix="/v1", tags=["admin"])
 
 
 @router.get("/me")
-async def me(who: Who) -> TokenState:
-    """What the token of this request is."""
-    return TokenState.model_validate(who)
+async def me(caller: Caller) -> TokenState:
+    """The token of this request."""
+    return TokenState.model_validate(caller)
 
 
 @router.get("/tokens")
-async def list_tokens(who: Who, service: What) -> TokenList:
+async def list_tokens(caller: Caller, service: Service) -> TokenList:
     return TokenList(tokens=[TokenState.model_validate(token) for token in service.tokens.all()])
 
 
 @router.post("/tokens", status_code=201)
-async def create_token(new: NewToken, who: Who, service: What) -> CreatedToken:
+async def create_token(new: NewToken, caller: Caller, service: Service) -> CreatedToken:
     secret, token = new_token(new.name, new.role, new.tenant, time.time(), new.lifetime)
 
-    await service.writer.write(stored.create_token(who.actor, token))
+    await service.writer.write(stored.create_token(caller.actor, token))
     service.tokens.remember(token)
     return CreatedToken(**TokenState.model_validate(token).model_dump(), token=secret)
 
@@ -40,23 +40,23 @@ async def create_token(new: NewToken, who: Who, service: What) -> CreatedToken:
 @router.delete("/tokens/{id}")
 async def revoke_token(
     id: Annotated[str, Path(pattern="^[0-9a-f]{12}$")],  # noqa: A002
-    who: Who,
-    service: What,
+    caller: Caller,
+    service: Service,
 ) -> TokenState:
-    """It stays in the list, and opens nothing from now on."""
+    """Revoke a token. It stays in the list but is no longer accepted."""
     token = service.tokens.get(id)
     if token is None:
         raise no_such("token", id)
     revoked = token if token.revoked_s is not None else replace(token, revoked_s=time.time())
-    await service.writer.write(stored.revoke_token(who.actor, revoked))
+    await service.writer.write(stored.revoke_token(caller.actor, revoked))
     service.tokens.remember(revoked)
     return TokenState.model_validate(revoked)
 
 
 @router.get("/changes")
 async def changes(
-    who: Who,
-    service: What,
+    caller: Caller,
+    service: Service,
     before: Annotated[int, Query(ge=0, le=2**62)] = 2**62,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> ChangePage:

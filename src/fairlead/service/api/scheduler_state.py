@@ -1,4 +1,4 @@
-"""How the scheduler process is, as the API shows it. Without pydantic: the supervisor starts before the web server."""
+"""The state of the scheduler process. Without pydantic, because the supervisor starts before the web server."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SchedulerState:
-    """What the scheduler process reported; null: nothing yet."""
+    """What the scheduler process has reported; null where it has not reported yet."""
 
     ready: bool = False
     restarts: int = 0
-    start_s: float | None = None  # how long its start took
-    jobs: int | None = None  # that it knew when it had started
-    decision_s: float | None = None  # from the news to the commit of the last decision
+    start_s: float | None = None  # duration of its start
+    jobs: int | None = None  # that it knew after its start
+    decision_s: float | None = None  # from the events to the commit of the last decision
     slowest_decision_s: float | None = None
-    fell_back: str | None = None  # why another policy decides than the one that was set
+    fell_back: str | None = None  # why another policy than the one that was set decides

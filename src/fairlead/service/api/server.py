@@ -1,4 +1,4 @@
-"""The web server of the API process. Imported late: the scheduler starts while this does."""
+"""The web server of the API process. Imported late, so that the scheduler starts at the same time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ServiceContext", "build_server"]
 
 
 def build_server(service: ServiceContext) -> uvicorn.Server:
-    """Without a log of requests, which would hold what people ask for."""
+    """The web server, without a log of requests, which would contain private data."""
     config = uvicorn.Config(
         build_app(service), log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=3
     )

@@ -1,4 +1,4 @@
-"""Who holds how much of what, beside what weights alone would give."""
+"""The GPUs that each tenant holds and those that its weight entitles it to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def tenant_shares(
 ) -> list[TenantShare]:
     """One row per tenant; `spots` are (tenant, GPUs by node) of every job that holds some.
 
-    The four were read one after another, so a tenant may be missing from `tenants` whose first job came in between.
+    The four were read one after another, so `tenants` may lack a tenant whose first job arrived in between.
     """
     names = sorted({*tenants, *uses, *(owner for owner, _ in spots)})
     rows = {name: tenants.get(name, TenantTerms(name)) for name in names}
@@ -49,12 +49,12 @@ def _gpus_up(nodes: Iterable[NodeRow]) -> dict[str, int]:
 def _held(
     nodes: Iterable[NodeRow], names: Iterable[str], spots: Iterable[tuple[str, Mapping[str, int]]]
 ) -> dict[str, dict[str, int]]:
-    """Tenant -> type -> GPUs."""
+    """Held GPUs by tenant and type."""
     type_of = {node.name: node.type for node in nodes}
     held: dict[str, dict[str, int]] = {name: {} for name in names}
     for owner, spot in spots:
         row = held[owner]
         for node, count in spot.items():
-            if node in type_of:  # one that joined in between is not
+            if node in type_of:  # a node that joined in between is not
                 row[type_of[node]] = row.get(type_of[node], 0) + count
     return held

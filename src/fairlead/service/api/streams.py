@@ -1,4 +1,4 @@
-"""What flows: logs of a job, events as they happen, the whole journal."""
+"""Streams: logs of a job, events as they happen, the whole journal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fastapi.responses import StreamingResponse
 
 from fairlead.model.public_job import ENDED_PHASES
 from fairlead.rounds.records import to_line
-from fairlead.service.api.access import confined, scope_of
-from fairlead.service.api.context import ServiceContext, What, Who
+from fairlead.service.api.access import refuse_confined, scope_of
+from fairlead.service.api.context import Caller, Service, ServiceContext
 from fairlead.service.api.error_responses import ApiError
 from fairlead.service.api.routes_cluster import only_of
 from fairlead.service.api.routes_jobs import JobId, find
@@ -22,61 +22,61 @@ router = APIRouter(prefix="/v1", tags=["streams"])
 _CHUNK = 1 << 16
 _RECORDS = 500
 _PAUSE_S = 0.2
-# A stream that has nothing to say says so, which also finds out whether somebody still listens.
+# A quiet stream sends a blank message after this time, which also detects a client that has gone.
 _QUIET_S = 15.0
 
 
 @router.get("/jobs/{id}/logs", response_class=StreamingResponse, responses={200: {"content": {"text/plain": {}}}})
 async def logs(
     id: JobId,  # noqa: A002
-    who: Who,
-    service: What,
+    caller: Caller,
+    service: Service,
     follow: bool = False,
-    lease: Annotated[int | None, Query(ge=1, le=10**9, description="Of this lease only.")] = None,
+    lease: Annotated[int | None, Query(ge=1, le=10**9, description="Only the log of this lease.")] = None,
 ) -> StreamingResponse:
-    """Standard output and error of the job's leases, one after another; `follow` goes on until the job has ended."""
-    job = find(service, id, who)
+    """Standard output and error of the job's leases, one after another; `follow` continues until the job has ended."""
+    job = find(service, id, caller)
     first, last = (1, None) if lease is None else (lease, lease)
-    body = _logs(service, job.id, who, first, last, follow)
-    return _stream(service, who, body, "text/plain; charset=utf-8")
+    body = _logs(service, job.id, caller, first, last, follow)
+    return _stream(service, caller, body, "text/plain; charset=utf-8")
 
 
 @router.get("/events", response_class=StreamingResponse, responses={200: {"content": {"application/x-ndjson": {}}}})
 async def events(
-    who: Who,
-    service: What,
+    caller: Caller,
+    service: Service,
     after: Annotated[int | None, Query(ge=0, le=2**62, description="Number of the last event known.")] = None,
     follow: bool = False,
     limit: Annotated[int, Query(ge=1, le=100_000)] = 1000,
     accept: Annotated[str, Header()] = "",
 ) -> StreamingResponse:
-    """The log from `after` on (with `follow`: from now), a JSON object a line, or server-sent events if asked to.
+    """The log after `after` (with `follow`, by default from now on), as JSON lines or server-sent events.
 
-    Go on from the last `seq`; where fewer than `limit` came, from the header Fairlead-Last-Seq if that is later: what lies
-    between is not for this token.
+    Continue from the last `seq`. If fewer than `limit` events were sent, continue from the header Fairlead-Last-Seq if
+    that is later: this token may not see the events in between.
     """
     sse = "text/event-stream" in accept
     last = service.reads.last_seq()
     start = after if after is not None else last if follow else 0
-    body = _events(service, who, start, None if follow else limit, sse)
+    body = _events(service, caller, start, None if follow else limit, sse)
     kind = "text/event-stream" if sse else "application/x-ndjson"
-    return _stream(service, who, body, kind, {"Fairlead-Last-Seq": str(last)})
+    return _stream(service, caller, body, kind, {"Fairlead-Last-Seq": str(last)})
 
 
 @router.get("/journal", response_class=StreamingResponse, responses={200: {"content": {"application/x-ndjson": {}}}})
-async def journal(who: Who, service: What) -> StreamingResponse:
+async def journal(caller: Caller, service: Service) -> StreamingResponse:
     """The whole log as a journal file: `fairlead replay` and `fairlead audit` read it."""
-    confined(who)
-    return _stream(service, who, _journal(service), "application/x-ndjson")
+    refuse_confined(caller)
+    return _stream(service, caller, _journal(service), "application/x-ndjson")
 
 
 async def _logs(
-    service: ServiceContext, job: str, who: Token, first: int, last: int | None, follow: bool
+    service: ServiceContext, job: str, caller: Token, first: int, last: int | None, follow: bool
 ) -> AsyncIterator[bytes]:
     number, offset = first, 0
     while True:
-        # Looked up before reading, so that what was written before the end is read after it.
-        now = service.reads.job(job, scope_of(who))
+        # Looked up before reading, so that output from just before the end is not missed.
+        now = service.reads.job(job, scope_of(caller))
         while chunk := service.reads.leases.read_log((job, number), offset, _CHUNK):
             offset += len(chunk)
             yield chunk
@@ -88,14 +88,16 @@ async def _logs(
             return
         else:
             await asyncio.sleep(_PAUSE_S)
-            if not service.still_valid(who):
+            if not service.still_valid(caller):
                 return
 
 
-async def _events(service: ServiceContext, who: Token, after: int, left: int | None, sse: bool) -> AsyncIterator[bytes]:
-    """`left` counts what is shown: a token that sees little looks further, and misses nothing."""
-    quiet_s, tenant = 0.0, scope_of(who)
-    while service.still_valid(who):
+async def _events(
+    service: ServiceContext, caller: Token, after: int, left: int | None, sse: bool
+) -> AsyncIterator[bytes]:
+    """Events after `after`; `left` counts those that are sent, not those that this token may not see."""
+    quiet_s, tenant = 0.0, scope_of(caller)
+    while service.still_valid(caller):
         records = service.reads.records(after, _RECORDS)
         for seq, record in records:
             if left == 0:
@@ -108,7 +110,7 @@ async def _events(service: ServiceContext, who: Token, after: int, left: int | N
                 yield (f"id: {seq}\ndata: {line}\n\n" if sse else f"{line}\n").encode()
         if records:
             quiet_s = 0.0
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # lets other requests run
         elif left is not None:
             return
         else:
@@ -129,7 +131,7 @@ async def _journal(service: ServiceContext) -> AsyncIterator[bytes]:
 
 
 def _of_tenant(service: ServiceContext, record: dict[str, Any], tenant: str) -> dict[str, Any] | None:
-    """What the tenant may know of an event; None: nothing."""
+    """The part of an event that the tenant may see; None if there is none."""
     kind = record["event"]
     if kind == "arrived":
         return record if record["job"]["tenant"] == tenant else None
@@ -150,20 +152,20 @@ def _of_tenant(service: ServiceContext, record: dict[str, Any], tenant: str) -> 
 
 
 def _stream(
-    service: ServiceContext, who: Token, body: AsyncIterator[bytes], kind: str, headers: dict[str, str] | None = None
+    service: ServiceContext, caller: Token, body: AsyncIterator[bytes], kind: str, headers: dict[str, str] | None = None
 ) -> StreamingResponse:
-    """One of few that a token may have open, for as long as it is valid. What has nothing to say has to look itself."""
-    if service.streams.get(who.id, 0) >= service.limits.streams:
+    """A response that counts towards the token's open streams and ends with its validity, checked at each chunk."""
+    if service.streams.get(caller.id, 0) >= service.limits.streams:
         raise ApiError(429, "too_many_streams", "this token has too many open streams", "close one of them")
 
     async def counted() -> AsyncIterator[bytes]:
-        service.streams[who.id] = service.streams.get(who.id, 0) + 1
+        service.streams[caller.id] = service.streams.get(caller.id, 0) + 1
         try:
             async for chunk in body:
-                if not service.still_valid(who):
+                if not service.still_valid(caller):
                     return
                 yield chunk
         finally:
-            service.streams[who.id] -= 1
+            service.streams[caller.id] -= 1
 
     return StreamingResponse(counted(), headers=headers, media_type=kind)

@@ -1,4 +1,4 @@
-"""`fairlead serve`: the API process, which keeps the scheduler process going."""
+"""`fairlead serve`: the API process, which supervises the scheduler process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICY = "oef-coop"
 ADMIN_LIFETIME_S = 365 * 86400.0
-_SAY_S = 30.0  # between two lines that say that the scheduler is still starting
+_WAIT_MESSAGE_S = 30.0  # between two messages that the scheduler is still starting
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,19 @@ class ServiceOptions:
     profile: Profile
     state: Path
     host: str = "127.0.0.1"
-    port: int = 7411  # 0: any that is free
-    remote: bool = False  # may listen where other machines can reach it
-    policy: str | None = None  # None: as it was, at first the default
+    port: int = 7411  # 0: any free port
+    remote: bool = False  # may listen on an address that other machines can reach
+    policy: str | None = None  # None: the last one, initially the default
     plan: SchedulerOptions = field(default_factory=SchedulerOptions)
     restart_s: float | None = None  # overrides every model's restart cost
     sensing: str = "three-layer"
-    new_token: bool = False  # make another admin token
+    new_token: bool = False  # create another admin token
     limits: Limits = field(default_factory=Limits)
     patience: Patience = field(default_factory=Patience)
 
 
 def serve(options: ServiceOptions) -> None:
-    """Until a signal ends it; running jobs go on. Raises FairleadError where it cannot start or go on."""
+    """Run the service until a signal ends it; jobs keep running. FairleadError means that it cannot start or continue."""
     _check(options)
     os.umask(0o077)
     with ExitStack() as opened:
@@ -72,28 +72,28 @@ def serve(options: ServiceOptions) -> None:
         if is_new(directory):
             make(directory, header)
         else:
-            asked, header = header, stored_header(directory)
-            for option in _unlike(asked, header):
-                print(f"fairlead: {option} is not as at the first start and is left aside", file=sys.stderr, flush=True)
+            requested, header = header, stored_header(directory)
+            for option in _differing_options(requested, header):
+                print(f"fairlead: {option} differs from the first start and is ignored", file=sys.stderr, flush=True)
             _change_cluster(options, directory, header)
         _run(options, directory, header, listening)
 
 
 def changes_at_start(state: Path, cluster: Cluster) -> list[str]:
-    """What a start with this cluster file would change, in words; nothing is written. Nothing where nothing was begun."""
+    """What a start with this cluster file would change, as sentences; empty for a new directory. Nothing is written."""
     directory = StateDirectory(state)
     return list(difference(directory, stored_header(directory), cluster).lines) if directory.marker.exists() else []
 
 
 def _change_cluster(options: ServiceOptions, directory: StateDirectory, stored: Header) -> None:
-    """What the cluster file has and the one of the last start had not, or the other way round, is asked of the scheduler."""
-    found = difference(directory, stored, options.cluster)
-    for line in found.lines:
+    """Request the nodes that the cluster file adds or removes since the last start."""
+    changed = difference(directory, stored, options.cluster)
+    for line in changed.lines:
         print(f"fairlead: the cluster changes: {line}", file=sys.stderr, flush=True)
-    if not found.requests:
+    if not changed.requests:
         return
     with closing(open_writer(directory.requests, REQUESTS)) as connection:
-        request_queue.append_all(connection, "cluster file", found.requests)
+        request_queue.append_all(connection, "cluster file", changed.requests)
     remember(directory, options.cluster)
 
 
@@ -121,7 +121,7 @@ def _run(options: ServiceOptions, directory: StateDirectory, header: Header, lis
         from fairlead.service.api.server import ServiceContext, build_server  # while the scheduler starts
 
         _wait_until_ready(supervisor, ends)
-        listening.listen()  # from now on who comes early waits
+        listening.listen()  # from now on early callers wait
         _welcome(options, directory, tokens, writer, _url(listening))
         _set_policy(options, reads, writer)
         estimator = open_state(header).estimator
@@ -140,10 +140,10 @@ def _run(options: ServiceOptions, directory: StateDirectory, header: Header, lis
 
 
 def _wait_until_ready(supervisor: Supervisor, ends: list[str]) -> None:
-    """For as long as it takes: a long log or a busy machine is no reason to end, and the supervisor gives up on a
-    scheduler that dies.
+    """Wait without a limit: a long log or a busy machine takes time, and the supervisor gives up on a scheduler that
+    keeps dying.
     """
-    while not supervisor.wait_until_ready(_SAY_S):
+    while not supervisor.wait_until_ready(_WAIT_MESSAGE_S):
         if ends:
             raise StoreError(ends[0])
         print("fairlead: the scheduler is still starting", file=sys.stderr, flush=True)
@@ -158,14 +158,14 @@ def _check(options: ServiceOptions) -> None:
         local = local or ipaddress.ip_address(options.host).is_loopback
     if not local and not options.remote:
         raise InputError(
-            f"--host {options.host} can be reached from other machines; that needs --allow-remote, and a proxy with TLS before it: "
-            "tokens travel in the clear"
+            f"--host {options.host} can be reached from other machines; that needs --allow-remote, and a proxy with TLS in "
+            "front of it, because tokens are sent unencrypted"
         )
 
 
 def _listen(options: ServiceOptions) -> socket.socket:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    # With the protocol spelt out asyncio sends small answers at once; without it they wait 40 ms for an acknowledgement.
+    # With an explicit protocol asyncio sends small answers at once; otherwise they wait 40 ms for an acknowledgement.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -173,7 +173,7 @@ def _listen(options: ServiceOptions) -> socket.socket:
     except OSError as error:
         listening.close()
         raise InputError(
-            f"cannot listen on {options.host}:{options.port} ({error.strerror}); is a service running there already? else choose another with --port"
+            f"cannot listen on {options.host}:{options.port} ({error.strerror}); if a service is running there already, choose another port with --port"
         ) from None
     listening.set_inheritable(False)
     return listening
@@ -188,7 +188,7 @@ def _header(options: ServiceOptions) -> Header:
     policy = find_round_policy(options.policy or DEFAULT_POLICY)
     return Header(
         cluster=options.cluster,
-        profile=options.profile,  # of types that may join later, too
+        profile=options.profile,  # also for types that may join later
         restart_s=options.restart_s,
         policy=policy.name,
         parameters={},
@@ -198,24 +198,24 @@ def _header(options: ServiceOptions) -> Header:
     )
 
 
-def _unlike(asked: Header, stored: Header) -> list[str]:
-    """ServiceOptions that say something else than the state directory, which holds: its log was made with them."""
+def _differing_options(requested: Header, stored: Header) -> list[str]:
+    """Options that differ from the state directory, whose values apply because its log was written with them."""
     profiles = [
         header_to_json(replace(one, profile=one.profile.restricted_to(one.profile.models, stored.cluster.gpu)))[
             "profile"
         ]
-        for one in (asked, stored)  # old headers hold the speeds of their first types only
+        for one in (requested, stored)  # old headers have only the speeds of their first types
     ]
-    told = {
+    values = {
         "--throughputs": tuple(profiles),
-        "--restart-cost": (asked.restart_s, stored.restart_s),
-        "sensing": (asked.more.get("sensing"), stored.more.get("sensing")),
+        "--restart-cost": (requested.restart_s, stored.restart_s),
+        "sensing": (requested.more.get("sensing"), stored.more.get("sensing")),
     }
-    return [option for option, (now, before) in told.items() if now != before]
+    return [option for option, (now, before) in values.items() if now != before]
 
 
 def _check_credentials(options: ServiceOptions, tokens: Tokens, url: str) -> None:
-    """A new admin token is saved for this user's commands; it shall not take the place of one for another service."""
+    """Refuse to start if a new admin token would overwrite this user's token for another service."""
     if not options.new_token and _admins(tokens):
         return
     saved = Client.saved_in(credentials_path())
@@ -223,7 +223,7 @@ def _check_credentials(options: ServiceOptions, tokens: Tokens, url: str) -> Non
     ours = saved.token is None or saved.url == url or (len(parts) > 1 and tokens.get(parts[1]) is not None)
     if not ours:
         raise InputError(
-            f"{credentials_path()} holds the token of another service ({saved.url}), and a new admin token has to be saved; "
+            f"{credentials_path()} has the token of another service ({saved.url}), and a new admin token must be saved; "
             f"name another file with {CREDENTIALS}, or remove that one if the service is gone"
         )
 
@@ -233,14 +233,14 @@ def _admins(tokens: Tokens) -> list[Token]:
 
 
 def _welcome(options: ServiceOptions, directory: StateDirectory, tokens: Tokens, writer: Writer, url: str) -> None:
-    """Says where it listens; the first start, or one that finds no way in, also makes an admin token."""
+    """Print the address, and create an admin token if there is no valid one."""
     print(f"fairlead {__version__} listens on {url}, state in {directory.path}", flush=True)
     if options.new_token or not _admins(tokens):
         shown, token = new_token("admin", Role.ADMIN, None, time.time(), ADMIN_LIFETIME_S)
         writer.write_now(changes.create_token("serve", token))
         tokens.remember(token)
         path = save_credentials(url, shown)
-        if sys.stdout.isatty():  # a log file is no place for it
+        if sys.stdout.isatty():  # never into a log file
             print(f"admin token, shown once: {shown}", flush=True)
         print(f"an admin token was saved for this user's commands in {path}", flush=True)
         return
@@ -255,7 +255,7 @@ def _is_ours(tokens: Tokens, shown: str) -> Token | None:
 
 
 def _set_policy(options: ServiceOptions, reads: Reads, writer: Writer) -> None:
-    """A policy that the command line names replaces the one of before, as if it had been asked for."""
+    """Request the policy of the command line if it is not the current one."""
     name = options.policy
     if name is not None and name != reads.policy()[0]:
         writer.write_now(changes.ask("serve", SetPolicy(name), changes.AuditEntry("policy.set", name)))

@@ -1,7 +1,7 @@
-"""The scheduler process: the one loop with a live engine, and the one writer of events.db.
+"""The scheduler process: the scheduling loop with a live engine, and the one writer of events.db.
 
-It may be killed at any instant: what it had told nobody did not happen, what it had committed is asked of the world again.
-It ends, without touching a job, when the pipe from the API closes.
+It may be killed at any instant: what was not committed did not happen, and what was committed is done again by its
+successor. It ends, without touching a job, when the pipe from the API closes.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from fairlead.service.store.log import Log, open_log
 from fairlead.service.store.tables import EVENTS
 
 REFUSED = 3  # exit code: starting again would not help
-LAST_RESORT = "fifo"  # decides where no policy of before can
+LAST_RESORT = "fifo"  # decides if no earlier policy can
 FULL = 4  # exit code: starting again will help once there is room on the disk
 ENGINES = ("local", "pretend")
-# An earlier scheduler may have to end its decision and write its snapshot first. Nobody else can hold the lock, because
-# the API holds the service's; giving up early would end a service that only had to wait.
+# An earlier scheduler may have to finish its decision and write its snapshot first. Nothing else can hold the lock,
+# because the API holds that of the service; giving up early would end a service that only had to wait.
 _LOCK_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
-    """How to run; passed from the API process as JSON."""
+    """Options of the scheduler process, passed from the API process as JSON."""
 
     engine: str = "local"
     round_s: float = 60.0
     min_run_s: float = 60.0
-    user: str | None = None  # whom local jobs run as, where the daemon is root
-    emulate: bool = False  # slots at an emulated pace although there are GPUs
+    user: str | None = None  # that local jobs run as, if the daemon runs as root
+    emulate: bool = False  # emulate GPUs even if there are some
 
     @property
     def settings(self) -> Settings:
@@ -62,8 +62,8 @@ class SchedulerOptions:
         return json.dumps(asdict(self))
 
 
-class Durable:
-    """The engine behind a commit: whatever came before is on disk when the world is asked or told anything."""
+class DurableEngine:
+    """An engine that commits first: all earlier records are on disk before anything is asked of the runner."""
 
     def __init__(self, engine: LiveEngine, log: Log, inbox: request_queue.StoredInbox) -> None:
         self._engine, self._log, self._inbox = engine, log, inbox
@@ -78,7 +78,7 @@ class Durable:
         events = self._engine.wait(until_s)
         self._woken_s = time.monotonic()
         if events and any(isinstance(event, PolicySet) for event in events):
-            # The old policy shall not decide once more on the news that it was replaced.
+            # The old policy must not decide once more on the event that it was replaced.
             for event in events:
                 self._log.event(event)
                 self._log.state.fold(event)
@@ -87,13 +87,13 @@ class Durable:
         return events
 
     def apply(self, decision: Decision) -> None:
-        """From the news to here is what a decision takes: fold, decide, commit."""
-        _say({"decision_s": time.monotonic() - self._woken_s})
+        """Report the duration of the decision (fold, decide, commit), and apply it."""
+        _report({"decision_s": time.monotonic() - self._woken_s})
         self._engine.apply(decision)
 
 
 def main(path: str, plan_json: str) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the API, whose end is ours
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the API, whose end also ends this process
     try:
         plan, directory = SchedulerOptions(**json.loads(plan_json)), StateDirectory(Path(path))
         lock = directory.lock("scheduler", _LOCK_S)
@@ -103,10 +103,10 @@ def main(path: str, plan_json: str) -> int:
     except DiskFullError as error:
         return _no_room(error)
     except FairleadError as error:
-        _say({"refused": str(error)})
+        _report({"refused": str(error)})
         return REFUSED
     except BrokenPipeError:
-        pass  # the API was gone before we could say that we are here
+        pass  # the API ended before this process could report
     return 0
 
 
@@ -114,22 +114,22 @@ def serve(directory: StateDirectory, plan: SchedulerOptions) -> None:
     began_s = time.monotonic()
     connection = open_writer(directory.events, EVENTS)
     log = open_log(connection)
-    asked = open_reader(directory.requests)
+    requests = open_reader(directory.requests)
     inbox = request_queue.StoredInbox(
-        asked, log, request_queue.unanswered(asked, log.taken, log.state), sys.stdin.fileno()
+        requests, log, request_queue.unanswered(requests, log.taken, log.state), sys.stdin.fileno()
     )
     engine = LiveEngine(
         log.state,
         build_runner(plan, directory, log.state),
         inbox,
-        lambda job: request_queue.command_of(asked, job),
+        lambda job: request_queue.command_of(requests, job),
         time.time,
-        drained=request_queue.drained(asked, log.taken),
+        drained=request_queue.drained(requests, log.taken),
     )
     _take_over(log)
     engine.resume()
     log.commit(log.taken)
-    _say({"ready": True, "start_s": time.monotonic() - began_s, "jobs": log.state.jobs})
+    _report({"ready": True, "start_s": time.monotonic() - began_s, "jobs": log.state.jobs})
     keep_deciding(engine, log, inbox, plan.settings)
     log.commit(inbox.taken)
     log.snapshot()
@@ -137,7 +137,7 @@ def serve(directory: StateDirectory, plan: SchedulerOptions) -> None:
 
 
 def _take_over(log: Log) -> None:
-    """What the policy remembered ended with the process before: a replay has to know."""
+    """Record that the policy starts without memory, which ended with the previous process, for replays."""
     name, parameters = log.policy
     begins = PolicySet(max(time.time(), log.state.now_s), name, parameters)
     log.event(begins)
@@ -145,11 +145,11 @@ def _take_over(log: Log) -> None:
 
 
 def keep_deciding(engine: LiveEngine, log: Log, inbox: request_queue.StoredInbox, settings: Settings) -> None:
-    """Until the API is gone. A policy that cannot decide gives way to the one before it: jobs shall not wait for an operator."""
+    """Decide until the API has ended. A policy that cannot decide is replaced by the previous one."""
     failed: list[tuple[str, dict[str, Any]]] = []
     while not inbox.closed:
         try:
-            run(Durable(engine, log, inbox), log.state, usable(*log.policy), settings, log)
+            run(DurableEngine(engine, log, inbox), log.state, usable(*log.policy), settings, log)
         except UnusablePolicyError as error:
             failed.append(log.policy)
             event = _fall_back(log, failed, error)
@@ -161,9 +161,9 @@ def keep_deciding(engine: LiveEngine, log: Log, inbox: request_queue.StoredInbox
 def _fall_back(log: Log, failed: list[tuple[str, dict[str, Any]]], error: UnusablePolicyError) -> PolicySet:
     for name, parameters in (*log.policies_before(), (LAST_RESORT, {})):
         if (name, parameters) not in failed:
-            said = f"policy {failed[-1][0]} cannot decide ({error}); {name} decides from now on"
-            print(f"fairlead: {said}", file=sys.stderr, flush=True)
-            _say({"fell_back": said})
+            message = f"policy {failed[-1][0]} cannot decide ({error}); {name} decides from now on"
+            print(f"fairlead: {message}", file=sys.stderr, flush=True)
+            _report({"fell_back": message})
             return PolicySet(log.state.now_s, name, parameters)
     raise error
 
@@ -178,7 +178,7 @@ def build_runner(plan: SchedulerOptions, directory: StateDirectory, state: State
 
 
 class _Pace(Mapping[str, float]):
-    """How fast each type is, the fastest 1, in the cluster as it is now."""
+    """The speed of each type of the current cluster, relative to the fastest."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -198,7 +198,7 @@ class _Pace(Mapping[str, float]):
 
 
 def build_reader(plan: SchedulerOptions, directory: StateDirectory) -> LeaseReader:
-    """For the API, which runs no leases."""
+    """The reader of leases for the API, which runs none."""
     return PretendReader(_pretended(directory)) if plan.engine == "pretend" else LocalReader(directory.path)
 
 
@@ -207,12 +207,12 @@ def _pretended(directory: StateDirectory) -> Path:
 
 
 def _no_room(error: Exception) -> int:
-    print(f"fairlead: the scheduler has no room on disk ({error}); it goes on when there is some", file=sys.stderr)
+    print(f"fairlead: the scheduler has no room on disk ({error}); it continues when there is some", file=sys.stderr)
     return FULL
 
 
-def _say(what: dict[str, Any]) -> None:
-    print(json.dumps(what), flush=True)
+def _report(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The live part of the demo: a service of its own, three tenants, a dozen real training processes, and the audit of it all."""
+"""The live demo: a separate service, three tenants, a dozen real training processes, and their audit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LISTENS = re.compile(r"listens on (http://\S+),")
 
 
 def showcase(tick: Callable[[int], None]) -> dict[str, Any]:
-    """Runs the jobs to their end; `tick` is told how many have ended."""
+    """Run the jobs to their end; `tick` is called with the number that have ended."""
     with tempfile.TemporaryDirectory(prefix="fairlead-demo-") as folder, _service(Path(folder)) as client:
         began_s = time.monotonic()
         for tenant, weight in TENANTS.items():
@@ -86,7 +86,7 @@ def _tenant(name: str, jobs: list[dict[str, Any]]) -> dict[str, Any]:
 
 @contextmanager
 def _service(folder: Path) -> Iterator[Client]:
-    """A daemon with state and credentials of its own, ended by its pid."""
+    """A daemon with separate state and credentials, which ends with the context."""
     credentials = folder / "credentials.json"
     command = [sys.executable, "-m", "fairlead.cli.main", "serve", "--cluster", CLUSTER, "--policy", POLICY]
     command += ["--state", str(folder / "state"), "--port", "0"]
@@ -109,8 +109,8 @@ def _service(folder: Path) -> Iterator[Client]:
 def _connected(daemon: subprocess.Popen[bytes], log: Path, credentials: Path) -> Client:
     until_s = time.monotonic() + _START_S
     while time.monotonic() < until_s and daemon.poll() is None:
-        found = _LISTENS.search(log.read_text(encoding="utf-8"))
-        if found and credentials.is_file():
+        match = _LISTENS.search(log.read_text(encoding="utf-8"))
+        if match and credentials.is_file():
             return Client.saved_in(credentials)
         time.sleep(0.1)
     raise FairleadError(f"the service of the live demo did not start: {log.read_text(encoding='utf-8').strip()[-500:]}")

@@ -1,4 +1,4 @@
-"""Keeps the scheduler process going: starts it, wakes it, starts it again when it dies, and gives up when that is no use."""
+"""Keeps the scheduler process running: starts and wakes it, restarts it when it dies, and gives up if that is no use."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from fairlead.service.store.directory import StateDirectory
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often a scheduler that does not live long is started again, and after what pause."""
+    """How often a scheduler that keeps dying is restarted, and after which pauses."""
 
     deaths: int = 8  # in a row
-    short_life_s: float = 10.0  # after it was ready; one that never was did not live at all, however long it took
+    short_life_s: float = 10.0  # after it was ready; a process that never was ready counts as dead at once
     first_pause_s: float = 0.1
     longest_pause_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How a life ended. Final: starting again would not help. A full disk does not count: it is waited for."""
+    """How a process ended. `final`: a restart would not help. `counts` is false for a full disk, which may be freed."""
 
-    why: str
+    reason: str
     final: bool = False
     counts: bool = True
 
 
 class Supervisor:
-    """`gave_up` is called once, with the reason, when the scheduler cannot be kept alive."""
+    """Supervises the scheduler; `gave_up` is called once, with the reason, if it cannot be kept running."""
 
     def __init__(
         self,
@@ -60,23 +60,23 @@ class Supervisor:
         self._process: subprocess.Popen[str] | None = None
         self._ready = threading.Event()
         self._stopping = threading.Event()
-        self._ready_s = math.inf  # when the process that lives now was ready
+        self._ready_s = math.inf  # when the current process was ready
         self._starts = 0
-        self._reported = SchedulerState()  # by the process that lives now
+        self._reported = SchedulerState()  # by the current process
         self._thread = threading.Thread(target=self._keep, name="scheduler", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def wait_until_ready(self, timeout_s: float) -> bool:
-        """False: not yet, or it was given up; `gave_up` has been called by then."""
+        """Whether the scheduler is ready; False after the timeout, or once `gave_up` has been called."""
         return self._ready.wait(timeout_s) and not self._stopping.is_set()
 
     def wake(self) -> None:
-        """Something was committed."""
+        """Announce a commit to the scheduler."""
         process = self._process
         if process is not None and process.stdin is not None:
-            # If it is full of reminders, or dead: its successor looks without being asked.
+            # The pipe may be full of announcements, or the process dead; then its successor reads without being woken.
             with suppress(OSError, ValueError):
                 os.write(process.stdin.fileno(), b".")
 
@@ -85,7 +85,7 @@ class Supervisor:
         return replace(self._reported, ready=ready, restarts=max(self._starts - 1, 0))
 
     def stop(self) -> None:
-        """Jobs go on running."""
+        """End the scheduler; jobs keep running."""
         self._stopping.set()
         process = self._process
         if process is not None and process.stdin is not None:
@@ -105,13 +105,13 @@ class Supervisor:
             deaths, pause_s = deaths + end.counts, min(pause_s * 2, patience.longest_pause_s)
             if end.final or deaths >= patience.deaths:
                 self._stopping.set()
-                self._gave_up(end.why if end.final else f"the scheduler died {deaths} times in a row; {end.why}")
-                self._ready.set()  # nobody shall wait any longer; whoever waited finds the reason there
+                self._gave_up(end.reason if end.final else f"the scheduler died {deaths} times in a row; {end.reason}")
+                self._ready.set()  # ends all waiting; callers then find the reason
                 return
             self._stopping.wait(pause_s)
 
     def _live(self) -> _End:
-        """From birth to death."""
+        """Run one scheduler process from its start to its end."""
         try:
             process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=scrubbed(dict(os.environ))
@@ -146,11 +146,11 @@ class Supervisor:
         process.stdout.close()
         if code == REFUSED and refusal is not None:
             return _End(refusal, final=True)
-        return _End("its last words are above", counts=code != FULL)
+        return _End("its last messages are above", counts=code != FULL)
 
 
 def _message(line: str) -> dict[str, Any]:
-    """What a library printed there is no message; it goes where messages for people go."""
+    """The message in a line; a line that a library printed is passed on to stderr."""
     with suppress(ValueError):
         message = json.loads(line)
         if isinstance(message, dict):
@@ -160,5 +160,5 @@ def _message(line: str) -> dict[str, Any]:
 
 
 def scrubbed(environment: dict[str, str]) -> dict[str, str]:
-    """Without what is meant for the API alone."""
+    """The environment without variables that are for the API only."""
     return {key: value for key, value in environment.items() if key not in ("FAIRLEAD_TOKEN",)}

@@ -1,4 +1,4 @@
-"""Changes to requests.db: each is a function of the writer's connection, made here and handed to `Writer.write`."""
+"""Changes to requests.db: each is a function of the writer's connection, passed to `Writer.write`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Change = Callable[[sqlite3.Connection], _T]
 
 
 class KeyReusedError(FairleadError):
-    """An idempotency key came with another job before."""
+    """An idempotency key was used before with another job."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """What the audit log says about a change, beside who made it and when."""
+    """What the audit log records about a change, besides its actor and its time."""
 
     action: str
     target: str
@@ -43,7 +43,7 @@ class SubmissionKey:
 
 
 def ask(actor: str, request: Request, entry: AuditEntry | None = None) -> Change[int]:
-    """Puts a request into the queue, with its audit entry if it has one; returns the request's number."""
+    """A change that appends a request to the queue, with its audit entry if any, and returns its number."""
 
     def change(connection: sqlite3.Connection) -> int:
         if entry is not None:
@@ -54,7 +54,7 @@ def ask(actor: str, request: Request, entry: AuditEntry | None = None) -> Change
 
 
 def submit(actor: str, submission: request_queue.Submission, key: SubmissionKey | None) -> Change[tuple[str, bool]]:
-    """Puts a job into the queue unless its key came before; returns the job's id, and whether it is new."""
+    """A change that submits a job unless its key was used before, and returns the job's id and whether it is new."""
 
     def change(connection: sqlite3.Connection) -> tuple[str, bool]:
         before = None if key is None else _job_of_key(connection, key)
@@ -79,7 +79,7 @@ def revoke_token(actor: str, revoked: Token) -> Change[None]:
 
 
 def forget_old_keys(connection: sqlite3.Connection) -> None:
-    """Deletes the keys of submissions that are too old for anybody to repeat them."""
+    """Delete the keys of submissions that are too old to be repeated."""
     connection.execute("DELETE FROM idempotency WHERE time_s < ?", (time.time() - KEYS_KEPT_S,))
 
 
@@ -92,7 +92,7 @@ def _store_token(actor: str, token: Token, entry: AuditEntry) -> Change[None]:
 
 
 def _note(connection: sqlite3.Connection, actor: str, entry: AuditEntry) -> None:
-    """In the same transaction as the change itself."""
+    """Add an audit entry in the same transaction as the change itself."""
     connection.execute(
         "INSERT INTO audit (time_s, actor, action, target, detail) VALUES (?, ?, ?, ?, ?)",
         (time.time(), actor, entry.action, entry.target, to_line(entry.detail)),
@@ -100,11 +100,11 @@ def _note(connection: sqlite3.Connection, actor: str, entry: AuditEntry) -> None
 
 
 def _job_of_key(connection: sqlite3.Connection, key: SubmissionKey) -> str | None:
-    """The job that came with this key before."""
+    """The job that was submitted with this key before."""
     query = "SELECT digest, jobs FROM idempotency WHERE token = ? AND key = ?"
     row = connection.execute(query, (key.token, key.key)).fetchone()
     if row is None:
         return None
     if row[0] != key.digest:
-        raise KeyReusedError("this Idempotency-Key came with another job before")
+        raise KeyReusedError("this Idempotency-Key was used before with another job")
     return str(row[1])

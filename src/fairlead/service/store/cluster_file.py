@@ -1,7 +1,7 @@
-"""The cluster file at a restart: its difference to the file of the start before becomes requests.
+"""The cluster file at a restart: its difference from the file of the previous start becomes requests.
 
-Nodes that were added or removed while the service ran are left alone: what the operator says by file and what they say by
-command are both kept. The last file is kept as cluster.json; where there is none yet, the log began with it.
+Nodes that were added or removed while the service ran are left alone: changes by file and changes by command are both
+kept. The last file is stored as cluster.json; without it, the cluster of the log's header was the last one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from fairlead.engines.requests import AddNode, RemoveNode, Request
 from fairlead.model.cluster import Cluster, NodeGroup
 from fairlead.rounds.journal import Header, cluster_from_json, cluster_to_json
-from fairlead.service.store.directory import StateDirectory, unlike
+from fairlead.service.store.directory import StateDirectory, describe_differences
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`lines` are for the operator; `requests` make the cluster what the file says."""
+    """`lines` are for the operator; `requests` bring the cluster in line with the file."""
 
     lines: tuple[str, ...]
     requests: tuple[Request, ...]
@@ -29,7 +29,7 @@ def difference(directory: StateDirectory, stored: Header, cluster: Cluster) -> D
     gone = [name for name, group in before.items() if now.get(name) != group]
     new = [name for name, group in now.items() if before.get(name) != group]
     requests: tuple[Request, ...] = (*(RemoveNode(name) for name in gone), *(AddNode(name, now[name]) for name in new))
-    return Difference(tuple(unlike(_last(directory, stored), cluster)) if requests else (), requests)
+    return Difference(tuple(describe_differences(_last(directory, stored), cluster)) if requests else (), requests)
 
 
 def remember(directory: StateDirectory, cluster: Cluster) -> None:
@@ -48,7 +48,7 @@ def _last(directory: StateDirectory, stored: Header) -> Cluster:
 
 
 def _groups(cluster: Cluster) -> dict[str, NodeGroup]:
-    """Name -> what the node is made of."""
+    """The nodes by name, each as a group of one."""
     return {
         name: NodeGroup(1, cluster.gpu[t], gpus, float(cluster.memory_gib[t]))
         for name, t, gpus in zip(cluster.nodes, cluster.type_of, cluster.node_gpus.tolist(), strict=True)

@@ -1,6 +1,6 @@
-"""SQLite files that survive kill -9: write-ahead log, full synchronous, a version with migrations, and no guessing.
+"""SQLite files that survive kill -9: write-ahead log, full synchronous, and a version with migrations.
 
-A file that cannot be read, is of another kind or of a newer Fairlead is refused with what to do; it is never replaced.
+A file that cannot be read, is of another kind or of a newer Fairlead is refused with a remedy; it is never replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DiskFullError(FairleadError):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a file is: a number in its header, and the steps from nothing to today's tables. Steps are only ever added."""
+    """A kind of file: the id in its header, and the migrations to today's tables, which are only ever added."""
 
     name: str
     application_id: int
@@ -35,7 +35,7 @@ class Kind:
 
 
 def create(path: Path, kind: Kind) -> None:
-    """A file with today's tables, where there is none or only one that was never finished."""
+    """Create a file with today's tables, where there is none or an unfinished one."""
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     connection.close()
@@ -51,7 +51,7 @@ def create(path: Path, kind: Kind) -> None:
 
 
 def open_writer(path: Path, kind: Kind) -> sqlite3.Connection:
-    """The one connection that writes; checks the whole file and brings it up to date."""
+    """The one connection that writes, after a check of the whole file and its migration."""
     if not path.exists():
         raise StoreError(f"{path} is missing; restore it from a backup, or start afresh with another --state directory")
     try:
@@ -70,7 +70,7 @@ def open_writer(path: Path, kind: Kind) -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """Reads only, each statement the latest state that was committed; may be used by one thread at a time."""
+    """A read-only connection; each statement reads the latest committed state. For one thread at a time."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
     )
@@ -81,15 +81,13 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """SQLite says so where a file could not grow, and in other words where its shared memory could not. Other errors of a
-    disk are no lack of room.
-    """
+    """Whether the disk is full: a file, or SQLite's shared memory, could not grow. Other disk errors do not count."""
     return getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 @contextmanager
 def disk_full_raised() -> Iterator[None]:
-    """Raises DiskFullError where SQLite reports that the disk is full; its other errors pass through."""
+    """Turn SQLite's report of a full disk into DiskFullError; its other errors pass through."""
     try:
         yield
     except sqlite3.Error as error:
@@ -116,7 +114,7 @@ def _check(connection: sqlite3.Connection, kind: Kind, path: Path) -> None:
     if version > newest:
         raise StoreError(
             f"{path} was written by a newer Fairlead (schema {version}, this one knows up to {newest}); "
-            "upgrade Fairlead, or restore a backup from before"
+            "upgrade Fairlead, or restore an older backup"
         )
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":

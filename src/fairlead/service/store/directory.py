@@ -1,11 +1,11 @@
 """The state directory: two database files, the leases, locks. Mode 0700, one service at a time.
 
-state.json      says that both files were made whole; written last
-requests.db     what was asked, tokens, audit; the API writes it
-events.db       what happened and was decided; the scheduler writes it
-cluster.json    the cluster file of the last start, once it was not the first one's
+state.json      marks that both files are complete; written last
+requests.db     requests, tokens, audit log; the API writes it
+events.db       events and decisions; the scheduler writes it
+cluster.json    the cluster file of the last start, if it differs from the first one
 leases/         one directory per placement of a job
-*.lock          held for as long as the process lives
+*.lock          held while the process lives
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class StateDirectory:
     def marker(self) -> Path:
         return self.path / "state.json"
 
-    def lock(self, who: str, wait_s: float = 0.0) -> int:
-        """A file descriptor that holds the lock until the process ends; the file says which process that is."""
-        descriptor = os.open(self.path / f"{who}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def lock(self, name: str, wait_s: float = 0.0) -> int:
+        """A file descriptor that holds the lock until the process ends; the file contains its pid."""
+        descriptor = os.open(self.path / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         give_up_s = time.monotonic() + wait_s
         while True:
             try:
@@ -68,13 +68,13 @@ class StateDirectory:
                 if time.monotonic() >= give_up_s:
                     os.close(descriptor)
                     raise StoreError(
-                        f"another fairlead uses {self.path} ({who}.lock is held); stop it, or choose another --state directory"
+                        f"another fairlead uses {self.path} ({name}.lock is held); stop it, or choose another --state directory"
                     ) from None
                 time.sleep(0.02)
 
 
 def open_directory(path: Path) -> StateDirectory:
-    """Made if it is not there; closed to others in any case."""
+    """Open the directory, which is created if it is missing; other users get no access."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
@@ -87,39 +87,39 @@ def open_directory(path: Path) -> StateDirectory:
 
 
 def is_new(directory: StateDirectory) -> bool:
-    """Whether nothing was ever begun here. Refuses what is neither new nor whole: it may be somebody's queue."""
-    there = [file for file in (directory.requests, directory.events) if file.exists()]
+    """Whether no service has used this directory. Refuses one that is neither new nor complete: it may hold a queue."""
+    present = [file for file in (directory.requests, directory.events) if file.exists()]
     if directory.marker.exists():
         _check_marker(directory)
-        if len(there) < 2:
-            missing = ({directory.requests, directory.events} - set(there)).pop()
+        if len(present) < 2:
+            missing = ({directory.requests, directory.events} - set(present)).pop()
             raise StoreError(
                 f"{missing} is missing; restore it from a backup, or start afresh with another --state directory"
             )
         return False
-    for file in there:
-        if _holds_something(file):
+    for file in present:
+        if _has_data(file):
             raise StoreError(
-                f"{directory.marker} is missing although {file.name} holds data; restore the whole directory from a backup"
+                f"{directory.marker} is missing although {file.name} contains data; restore the whole directory from a backup"
             )
     return True
 
 
 def make(directory: StateDirectory, header: Header) -> None:
-    """Both files, then the marker: killed in between, the next start begins again."""
+    """Create both files, then the marker; if this is interrupted, the next start begins again."""
     for file in (directory.requests, directory.events):
         for name in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
             name.unlink(missing_ok=True)  # unfinished and empty: see is_new
     create(directory.requests, REQUESTS)
     create(directory.events, EVENTS)
     connection = open_writer(directory.events, EVENTS)
-    log.found(connection, header)
+    log.write_header(connection, header)
     connection.close()
     unfinished = directory.marker.with_suffix(".new")
-    with unfinished.open("w", encoding="utf-8") as said:
-        json.dump({"fairlead": KIND}, said)
-        said.flush()
-        os.fsync(said.fileno())
+    with unfinished.open("w", encoding="utf-8") as output:
+        json.dump({"fairlead": KIND}, output)
+        output.flush()
+        os.fsync(output.fileno())
     unfinished.rename(directory.marker)
     descriptor = os.open(directory.path, os.O_RDONLY)
     os.fsync(descriptor)
@@ -140,7 +140,7 @@ def read_directory(path: Path) -> tuple[Header, State]:
 
 
 def stored_header(directory: StateDirectory) -> Header:
-    """Of the first start; it holds, because the log was made with it."""
+    """The header of the first start; it stays in force, because the log was written with it."""
     connection = open_reader(directory.events)
     try:
         return log.header_of(connection)
@@ -152,20 +152,20 @@ def stored_header(directory: StateDirectory) -> Header:
         connection.close()
 
 
-def unlike(before: Cluster, now: Cluster) -> list[str]:
-    """In which GPU types and nodes two clusters differ, in words; nothing where they do not."""
+def describe_differences(before: Cluster, now: Cluster) -> list[str]:
+    """Sentences about the GPU types and nodes in which two clusters differ; empty if they do not."""
     had, has = (dict(zip(c.types, c.capacity.tolist(), strict=True)) for c in (before, now))
-    said = [
+    lines = [
         f"{type_}: {had.get(type_, 0)} GPUs then, {has.get(type_, 0)} now"
         for type_ in dict.fromkeys((*had, *has))
         if had.get(type_) != has.get(type_)
     ]
     old, new = _nodes(before), _nodes(now)
-    said += _named("nodes only then", [name for name in old if name not in new])
-    said += _named("nodes only now", [name for name in new if name not in old])
+    lines += _listed("nodes only then", [name for name in old if name not in new])
+    lines += _listed("nodes only now", [name for name in new if name not in old])
     both = [name for name in old if name in new and old[name] != new[name]]
-    said += _named("other nodes", [f"{name} ({old[name]} then, {new[name]} now)" for name in both])
-    return said
+    lines += _listed("other nodes", [f"{name} ({old[name]} then, {new[name]} now)" for name in both])
+    return lines
 
 
 def _nodes(cluster: Cluster) -> dict[str, str]:
@@ -173,23 +173,23 @@ def _nodes(cluster: Cluster) -> dict[str, str]:
     return {name: f"{gpus} {cluster.types[t]}" for name, gpus, t in columns}
 
 
-def _named(what: str, names: list[str], most: int = 6) -> list[str]:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return [f"{what}: {', '.join(names[:most])}{more}"] if names else []
+def _listed(title: str, names: list[str], most: int = 6) -> list[str]:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return [f"{title}: {', '.join(names[:most])}{rest}"] if names else []
 
 
 def _check_marker(directory: StateDirectory) -> None:
-    said = None
+    kind = None
     with suppress(OSError, ValueError, AttributeError):
-        said = json.loads(directory.marker.read_text(encoding="utf-8")).get("fairlead")
-    if said != KIND:
+        kind = json.loads(directory.marker.read_text(encoding="utf-8")).get("fairlead")
+    if kind != KIND:
         raise StoreError(
-            f"{directory.marker} says {said!r}, wanted {KIND!r}; upgrade Fairlead if a newer one wrote it, else restore a backup"
+            f"{directory.marker} is of kind {kind!r}, wanted {KIND!r}; upgrade Fairlead if a newer one wrote it, else restore a backup"
         )
 
 
-def _holds_something(path: Path) -> bool:
-    """Data that an interrupted first start cannot have written. What cannot be read counts as data."""
+def _has_data(path: Path) -> bool:
+    """Whether a file has data that no interrupted first start can have written; an unreadable file counts as data."""
     try:
         connection = open_reader(path)
         try:

@@ -1,4 +1,4 @@
-"""The table of jobs in events.db: rows drawn up from the scheduler's state, and read back as public rows."""
+"""The table of jobs in events.db: rows written from the scheduler's state, and read back as public rows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ UPSERT = (
 _OWN = ("number", "name", "submitted_s", "spec")  # of the table in requests.db
 _SELECT = f"SELECT {', '.join(f'j.{name}' for name in _OWN)}, {', '.join(f'e.{name}' for name in COLUMNS)}"
 SELECT_ALL = f"{_SELECT} FROM jobs j LEFT JOIN events.jobs e ON e.id = j.id"
-# CROSS: in this order, see SQLite's planner.
+# CROSS makes SQLite's planner keep this order.
 SELECT_TAKEN = f"{_SELECT} FROM events.jobs e CROSS JOIN jobs j ON j.id = e.id"
 
 
 def row_of(state: State, j: int, reason: str | None) -> tuple[Any, ...]:
-    """For `UPSERT`; a reason of None leaves the one that is stored."""
+    """The values for `UPSERT`; a reason of None leaves the stored one."""
     facts = facts_of(state, j, reason)
     return tuple(_stored(getattr(facts, name)) for name in COLUMNS)
 
@@ -66,7 +66,7 @@ def facts_of(state: State, j: int, reason: str | None) -> JobFacts:
 
 
 def read_row(row: sqlite3.Row, exit_code: Callable[[Key], int | None], now_s: float) -> PublicJob:
-    """A row of `SELECT_ALL` or `SELECT_TAKEN`; `exit_code` looks up what a lease of a job left."""
+    """The public job of a row of `SELECT_ALL` or `SELECT_TAKEN`; `exit_code` looks up that of a lease."""
     _, name, submitted_s, spec = row[: len(_OWN)]
     facts = _facts(row[len(_OWN) :])
     code = exit_code((facts.id, facts.leases)) if facts is not None and has_exit_code(facts) else None

@@ -1,8 +1,8 @@
-"""events.db as its one writer sees it: the log, snapshots of the folded state, and tables of what it comes to.
+"""events.db as its one writer sees it: the log, snapshots of the folded state, and tables that the log leads to.
 
-One transaction holds records, the number of the last request that they answer, and the rows that they change. The rows of
-a decision follow with the next transaction, because it is journalled before it is folded; `projected` says up to where
-they go, and a start mends the rest.
+One transaction has records, the number of the last request that they answer, and the rows that they change. The rows
+of a decision follow in the next transaction, because it is journalled before it is folded; `projected` is the record up
+to which rows are current, and a start updates the rest.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from fairlead.service.store.database import StoreError
 from fairlead.service.store.job_rows import UPSERT, row_of
 from fairlead.studies.journals.folding import open_state
 
-# A start folds at most about this many records beside its snapshot.
+# A start folds at most about this many records after its snapshot.
 SNAPSHOT_EVERY = 20_000
 SNAPSHOTS_KEPT = 2
-NO_REASON = ""  # in place of one that no longer holds
-_NEWS = (ev.Started, ev.Stopped, ev.Held)  # after these an earlier refusal says nothing about the job
+NO_REASON = ""  # replaces one that no longer applies
+_NEWS = (ev.Started, ev.Stopped, ev.Held)  # after these an earlier refusal no longer applies
 
 
 class Log:
-    """Told of records by the loop; writes them when it is asked to commit, before anything is acted upon."""
+    """Collects the records of the loop, and writes them on commit, before they are acted upon."""
 
     def __init__(self, connection: sqlite3.Connection, state: State, seq: int, taken: int, snapshot_seq: int) -> None:
         self._connection = connection
@@ -46,13 +46,13 @@ class Log:
         self.taken = taken
         self._snapshot_seq = snapshot_seq
         self._lines: list[tuple[int, float, str, str]] = []
-        self._touched: dict[int, str | None] = {}  # job -> why it waits or failed; None: as before
+        self._touched: dict[int, str | None] = {}  # reason to wait or fail by job; None: unchanged
         self._tenants: list[ev.TenantSet] = []
         self._policy: ev.PolicySet | None = None
         self.policy = policy_of(connection)  # name and parameters
-        self._free = np.full(len(state.cluster.nodes), -1)  # n  as the table says
+        self._free = np.full(len(state.cluster.nodes), -1)  # n  as in the table
         self._up = np.zeros(len(state.cluster.nodes), dtype=np.bool_)  # n
-        self._cluster: Cluster | None = None  # as the table says; None: nobody has looked
+        self._cluster: Cluster | None = None  # as in the table; None: not read yet
 
     def event(self, event: ev.Event) -> None:
         self._add(event)
@@ -63,19 +63,19 @@ class Log:
             self.policy = (event.policy, dict(event.parameters))
 
     def decision(self, decision: Decision) -> None:
-        """On return it is on disk, with every event before it."""
+        """Write a decision; on return it is on disk, with every event before it."""
         self._add(decision)
         self._write(project=False)
 
     def policies_before(self) -> list[tuple[str, dict[str, Any]]]:
-        """Name and parameters of all that were set so far, newest first; the header's is the last."""
+        """Names and parameters of all policies so far, newest first; the header's is the last."""
         rows = self._connection.execute("SELECT record FROM log WHERE kind = 'policy_set' ORDER BY seq DESC")
-        said = [json.loads(record) for (record,) in rows]
+        policies = [json.loads(record) for (record,) in rows]
         header = header_of(self._connection)
-        return [*((one["policy"], one["parameters"]) for one in said), (header.policy, dict(header.parameters))]
+        return [*((one["policy"], one["parameters"]) for one in policies), (header.policy, dict(header.parameters))]
 
     def commit(self, taken: int) -> None:
-        """All that was told so far and what it comes to; `taken` is the last request that it answers."""
+        """Write all records so far and the rows that they change; `taken` is the last request that they answer."""
         if self._lines or self._touched or taken != self.taken:
             self.taken = taken
             self._write(project=True)
@@ -85,7 +85,7 @@ class Log:
             self.snapshot()
 
     def snapshot(self) -> None:
-        assert not self._lines, "a snapshot holds what is on disk"
+        assert not self._lines, "a snapshot must not contain records that are not on disk"
         body, connection = dump(self.state), self._connection
         with _transaction(connection):
             connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (self._seq, time.time(), body))
@@ -96,7 +96,7 @@ class Log:
         self._snapshot_seq = self._seq
 
     def touch(self, record: Record) -> None:
-        """The rows of these jobs have to be drawn up again."""
+        """Mark the rows of the record's jobs as changed."""
         for j in _jobs_of(record, self.state.jobs):
             self._touched.setdefault(j, None)
         if isinstance(record, (ev.Failed, ev.Refused)):
@@ -106,8 +106,8 @@ class Log:
 
     def _add(self, record: Record) -> None:
         self._seq += 1
-        found = self._records.to_json(record)
-        self._lines.append((self._seq, record.time_s, found["event"], to_line(found)))
+        document = self._records.to_json(record)
+        self._lines.append((self._seq, record.time_s, document["event"], to_line(document)))
         self.touch(record)
 
     def _write(self, *, project: bool) -> None:
@@ -139,7 +139,7 @@ class Log:
         _set_fact(connection, "projected", self._seq)
 
     def _project_cluster(self, connection: sqlite3.Connection) -> None:
-        """All nodes again, whatever changed: it is rare."""
+        """Write all nodes again, which is rare."""
         cluster = self._cluster = self.state.cluster
         _set_fact(connection, "cluster", to_line(cluster_to_json(cluster)))
         for n, name in enumerate(cluster.nodes):
@@ -149,8 +149,8 @@ class Log:
         self._up = np.zeros(len(cluster.nodes), dtype=np.bool_)
 
 
-def found(connection: sqlite3.Connection, header: Header) -> None:
-    """The first words of an empty log: what runs where. Once there, the header never changes."""
+def write_header(connection: sqlite3.Connection, header: Header) -> None:
+    """Begin an empty log with its header, which never changes afterwards, and the nodes of its cluster."""
     cluster = header.cluster
     with _transaction(connection):
         _set_fact(connection, "header", to_line(header_to_json(header)))
@@ -171,28 +171,30 @@ def fact(connection: sqlite3.Connection, name: str) -> Any:
 def header_of(connection: sqlite3.Connection) -> Header:
     line = fact(connection, "header")
     if line is None:
-        raise StoreError("the log has no header: the first start did not end well; start with a new --state directory")
+        raise StoreError(
+            "the log has no header because the first start was interrupted; start with a new --state directory"
+        )
     return header_from_json(json.loads(line))
 
 
 def cluster_of(connection: sqlite3.Connection) -> Cluster:
-    """As it is now."""
+    """The cluster as it is now."""
     line = fact(connection, "cluster")
     return header_of(connection).cluster if line is None else cluster_from_json(json.loads(line))
 
 
 def policy_of(connection: sqlite3.Connection) -> tuple[str, dict[str, Any]]:
     """Name and parameters of the policy that decides."""
-    said = json.loads(fact(connection, "policy"))
-    return said["name"], said["parameters"]
+    policy = json.loads(fact(connection, "policy"))
+    return policy["name"], policy["parameters"]
 
 
 def open_log(connection: sqlite3.Connection) -> Log:
-    """The state as it was, from the newest snapshot that can be read and all that came later."""
+    """The log with its state, from the newest readable snapshot and all later records."""
     header = header_of(connection)
     last = connection.execute("SELECT coalesce(max(seq), 0) FROM log").fetchone()[0]
     taken, projected = int(fact(connection, "taken")), int(fact(connection, "projected"))
-    for seq, state in _beginnings(connection, header):
+    for seq, state in _starting_points(connection, header):
         log = Log(connection, state, last, taken, seq)
         try:
             for number, record in read_records(connection, state, after=seq):
@@ -205,21 +207,21 @@ def open_log(connection: sqlite3.Connection) -> Log:
             ) from None
         log._records = Records(state.cluster, (spec.id for spec in state.specs))
         return log
-    raise AssertionError("the empty state is always a beginning")
+    raise AssertionError("the empty state is always a start")
 
 
 def read_state(connection: sqlite3.Connection) -> tuple[Header, State]:
-    """What runs where, with the policy that decides now, and the state after the last record. Nothing is written."""
+    """The header with the current policy, and the state after the last record. Nothing is written."""
     header = header_of(connection)
     name, parameters = policy_of(connection)
-    seq, state = next(_beginnings(connection, header))
+    seq, state = next(_starting_points(connection, header))
     for _, record in read_records(connection, state, after=seq):
         state.fold(record)
     return replace(header, policy=name, parameters=parameters), state
 
 
 def read_records(connection: sqlite3.Connection, then: State, after: int = 0) -> Iterator[tuple[int, Record]]:
-    """(number, record) of everything after `after`; `then` is the state after that one: its jobs and nodes are known."""
+    """(number, record) of everything after `after`; `then` is the state after that record, with its jobs and nodes."""
     records, expected = Records(then.cluster, [spec.id for spec in then.specs]), after
     for seq, line in connection.execute("SELECT seq, record FROM log WHERE seq > ? ORDER BY seq", (after,)):
         expected += 1
@@ -234,8 +236,8 @@ def read_records(connection: sqlite3.Connection, then: State, after: int = 0) ->
             ) from None
 
 
-def _beginnings(connection: sqlite3.Connection, header: Header) -> Iterator[tuple[int, State]]:
-    """Snapshots are a short cut: one that cannot be read costs time and nothing else."""
+def _starting_points(connection: sqlite3.Connection, header: Header) -> Iterator[tuple[int, State]]:
+    """States to start from, newest first. An unreadable snapshot only costs time."""
     for seq, body in connection.execute("SELECT seq, body FROM snapshots ORDER BY seq DESC").fetchall():
         try:
             yield seq, load(body, header.cluster, open_state(header).estimator)
@@ -248,7 +250,7 @@ def _jobs_of(record: Record, jobs: int) -> list[int]:
     if isinstance(record, Decision):
         return [*record.stop.tolist(), *record.start.tolist()]
     if isinstance(record, ev.Arrived):
-        return [jobs]  # the next one: it is not folded yet
+        return [jobs]  # the next position, because it is not folded yet
     touched: list[int] = record.jobs.tolist() if hasattr(record, "jobs") else []
     return touched
 

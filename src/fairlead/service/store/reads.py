@@ -1,4 +1,4 @@
-"""What the API shows, read from both files: each answer is the newest state that was committed."""
+"""Reads both files for the API; each answer is the latest committed state."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from fairlead.service.store.rows import ChangeRow, NodeRow, TenantTerms, TenantU
 
 
 class Reads:
-    """Connections to requests.db with events.db beside it, for any thread: as many as were ever busy at once."""
+    """Connections to requests.db with events.db attached, for any thread; as many as were ever busy at once."""
 
     def __init__(self, directory: StateDirectory, leases: LeaseReader) -> None:
         self._directory = directory
-        self.leases = leases  # what the engine shows of them: logs and exit codes
+        self.leases = leases  # reads their logs and exit codes
         self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
 
     def close(self) -> None:
-        """Once nobody reads any more."""
+        """Close the connections, once nothing reads any more."""
         while not self._idle.empty():
             self._idle.get().close()
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """All of them at once, so that no connection is kept and no old state is held open."""
+        """All rows at once, so that no connection stays busy and no old state is held open."""
         try:
             connection = self._idle.get_nowait()
         except queue.Empty:
@@ -51,29 +51,29 @@ class Reads:
     # ---- jobs ---------------------------------------------------------------------------------------------------
 
     def job(self, id_: str, tenant: str | None) -> PublicJob | None:
-        """None where there is none, or none of this tenant."""
+        """The job; None if it does not exist or belongs to another tenant."""
         rows = self.rows(f"{SELECT_ALL} WHERE j.id = ? AND (? IS NULL OR j.tenant = ?)", (id_, tenant, tenant))
         return read_row(rows[0], self.leases.exit_code, time.time()) if rows else None
 
     def jobs(
         self, tenant: str | None, phases: Sequence[str], after: int, limit: int
     ) -> tuple[list[PublicJob], int | None]:
-        """In order of submission, and after which number to go on; None: that was all."""
-        wanted = ["j.number > ?"]
+        """Jobs in order of submission, and the number after which to continue; None if there are no more."""
+        conditions = ["j.number > ?"]
         values: list[Any] = [after]
         if tenant is not None:
-            wanted.append("j.tenant = ?")
+            conditions.append("j.tenant = ?")
             values.append(tenant)
         if phases:
-            wanted.append(f"coalesce(e.phase, '{SUBMITTED}') IN ({', '.join('?' * len(phases))})")
+            conditions.append(f"coalesce(e.phase, '{SUBMITTED}') IN ({', '.join('?' * len(phases))})")
             values += phases
         # Jobs are taken in the order of their numbers, so that positions are in the same order.
         table, order = (SELECT_TAKEN, "e.position") if phases and SUBMITTED not in phases else (SELECT_ALL, "j.number")
-        query = f"{table} WHERE {' AND '.join(wanted)} ORDER BY {order} LIMIT ?"
+        query = f"{table} WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT ?"
         rows = self.rows(query, (*values, limit + 1))
         now_s = time.time()
-        more = rows[limit - 1]["number"] if len(rows) > limit else None
-        return [read_row(row, self.leases.exit_code, now_s) for row in rows[:limit]], more
+        next_after = rows[limit - 1]["number"] if len(rows) > limit else None
+        return [read_row(row, self.leases.exit_code, now_s) for row in rows[:limit]], next_after
 
     def counts(self, tenant: str | None) -> dict[str, int]:
         """Jobs by phase."""
@@ -94,7 +94,7 @@ class Reads:
         return [NodeRow(name, type_, gpus, free, bool(up)) for name, type_, gpus, free, up in rows]
 
     def cluster_line(self) -> str | None:
-        """The cluster as it is now; None: as at the first start."""
+        """The cluster as JSON; None if it is still that of the first start."""
         rows = self.rows("SELECT value FROM events.facts WHERE name = 'cluster'")
         return rows[0][0] if rows else None
 
@@ -119,7 +119,7 @@ class Reads:
         return [(tenant, json.loads(spot)) for tenant, spot in rows]
 
     def by_tenant(self) -> dict[str, TenantUse]:
-        """Tenants that have or had jobs which the scheduler has taken."""
+        """Use by tenant, for tenants whose jobs the scheduler has taken."""
         now_s = time.time()
         rows = self.rows(
             "SELECT tenant, sum(phase = 'waiting'), sum(gpus > 0), sum(attained_gpu_s + gpus * max(? - coalesce(since_s, ?), 0)) "

@@ -1,4 +1,4 @@
-"""What was asked, in requests.db: appended by the API, taken by the scheduler in order of its number, each exactly once."""
+"""The requests in requests.db: appended by the API, taken by the scheduler in order, each exactly once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A job on its way in. The number of its request becomes its id, so `spec` bears none worth keeping."""
+    """A job to submit. The number of its request becomes its id, which replaces that of `spec`."""
 
     name: str
     spec: JobSpec
@@ -49,7 +49,7 @@ class Submission:
 
 
 def append(connection: sqlite3.Connection, actor: str, request: Request) -> int:
-    """The number of the request. Jobs come in by `submit`."""
+    """Append a request other than a job (see `submit`) and return its number."""
     kind, target, body = _to_row(request)
     cursor = connection.execute(
         "INSERT INTO requests (time_s, actor, kind, target, body) VALUES (?, ?, ?, ?, ?)",
@@ -59,7 +59,7 @@ def append(connection: sqlite3.Connection, actor: str, request: Request) -> int:
 
 
 def append_all(connection: sqlite3.Connection, actor: str, requests: Iterable[Request]) -> None:
-    """All of them or none."""
+    """Append all requests in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     for request in requests:
         append(connection, actor, request)
@@ -67,7 +67,7 @@ def append_all(connection: sqlite3.Connection, actor: str, requests: Iterable[Re
 
 
 def submit(connection: sqlite3.Connection, actor: str, submission: Submission) -> str:
-    """The id of the new job."""
+    """Append a job and return its id."""
     now_s = time.time()
     cursor = connection.execute(
         "INSERT INTO requests (time_s, actor, kind, target, body) VALUES (?, ?, 'submit', '', '{}')", (now_s, actor)
@@ -92,7 +92,7 @@ def submit(connection: sqlite3.Connection, actor: str, submission: Submission) -
 def command_of(connection: sqlite3.Connection, job: str) -> Command:
     row = connection.execute("SELECT command FROM jobs WHERE id = ?", (job,)).fetchone()
     if row is None:
-        raise InputError(f"job {job} stands in the log but not in requests.db; restore both files from one backup")
+        raise InputError(f"job {job} is in the log but not in requests.db; restore both files from one backup")
     return Command(**json.loads(row[0]))
 
 
@@ -106,9 +106,9 @@ def read_after(connection: sqlite3.Connection, number: int) -> list[tuple[int, R
 
 
 def unanswered(connection: sqlite3.Connection, taken: int, state: State) -> list[Request]:
-    """What was taken and had not come true when the scheduler ended: it is asked again.
+    """Requests that were taken but had no effect yet when the scheduler ended, to be made again.
 
-    A job is cancelled or held only once its GPUs are back.
+    A job is cancelled or held only once its GPUs have been returned.
     """
     rows = connection.execute(
         "SELECT kind, target, max(number) FROM requests WHERE kind IN ('cancel', 'hold', 'release') AND number <= ? "
@@ -128,7 +128,7 @@ def unanswered(connection: sqlite3.Connection, taken: int, state: State) -> list
 
 
 def drained(connection: sqlite3.Connection, taken: int) -> list[str]:
-    """Nodes that an operator took out of service, and has not put back."""
+    """Nodes that an operator has drained and not resumed."""
     rows = connection.execute(
         "SELECT kind, target, max(number) FROM requests WHERE kind IN ('drain', 'resume', 'add_node', 'remove_node') "
         "AND number <= ? GROUP BY target",
@@ -138,12 +138,12 @@ def drained(connection: sqlite3.Connection, taken: int) -> list[str]:
 
 
 class StoredInbox:
-    """The scheduler's end. A byte in the pipe says that something was committed; its end says that the API is gone."""
+    """The scheduler's end of the queue. A byte in the pipe announces a commit; its end means that the API has ended."""
 
     def __init__(self, connection: sqlite3.Connection, log: Log, again: list[Request], pipe: int) -> None:
         self._connection = connection
         self._log = log
-        self.taken = log.taken  # the last request that was handed out
+        self.taken = log.taken  # the last request that was returned
         self._again = again
         self._pipe = pipe
         self.closed = False
@@ -152,7 +152,7 @@ class StoredInbox:
         if self.closed:
             return None
         if timeout_s > 0:
-            # Whoever is ready to wait has told the loop all that came of what was taken before.
+            # A caller that is ready to wait has reported all results of the requests before.
             self._log.commit(self.taken)
         if self._again:
             again, self._again = self._again, []
@@ -160,7 +160,7 @@ class StoredInbox:
         requests = self._read()
         if requests or timeout_s <= 0:
             return requests
-        self.closed = not self._heard(timeout_s)
+        self.closed = not self._wait(timeout_s)
         return None if self.closed else self._read()
 
     def _read(self) -> list[Request]:
@@ -169,8 +169,8 @@ class StoredInbox:
             self.taken = requests[-1][0]
         return [request for _, request in requests]
 
-    def _heard(self, timeout_s: float) -> bool:
-        """False: nobody is there any more."""
+    def _wait(self, timeout_s: float) -> bool:
+        """Wait for a byte or the timeout; False if the API has ended."""
         ready, _, _ = select.select([self._pipe], [], [], None if math.isinf(timeout_s) else timeout_s)
         return not ready or bool(os.read(self._pipe, 65536))
 
@@ -192,7 +192,7 @@ def _to_row(request: Request) -> tuple[str, str, dict[str, Any]]:
         case SetPolicy(policy, parameters):
             return "policy", policy, dict(parameters)
         case Submit():
-            raise AssertionError("jobs come in by submit()")
+            raise AssertionError("jobs are appended by submit()")
 
 
 def _from_row(kind: str, target: str, body: str, spec: str | None, command: str | None) -> Request:

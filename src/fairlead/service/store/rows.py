@@ -1,4 +1,4 @@
-"""Rows that the store returns, beside those of jobs (model/public_job.py). The API sends them as they are."""
+"""Rows that the store returns, other than those of jobs (model/public_job.py). The API sends them unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fairlead.model.quotas import Quota
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node with its GPUs, and how many of them no job holds."""
+    """A node with its GPUs, and the number of them that are free."""
 
     name: str
     type: str
@@ -21,7 +21,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class TenantTerms:
-    """A tenant's weight and limits; the defaults are those of a tenant for which nothing was set."""
+    """A tenant's weight and limits; the defaults apply to tenants without settings."""
 
     name: str
     weight: float = 1.0
@@ -30,7 +30,7 @@ class TenantTerms:
 
 @dataclass(frozen=True, slots=True)
 class TenantUse:
-    """How many jobs of a tenant wait and hold GPUs, and its GPU-hours so far."""
+    """The numbers of a tenant's jobs that wait and that hold GPUs, and its GPU-hours so far."""
 
     waiting: int = 0
     running: int = 0

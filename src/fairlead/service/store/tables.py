@@ -1,4 +1,4 @@
-"""The tables of the two files. A migration is only ever added at the end; the ones above it never change."""
+"""The tables of the two files. Migrations are only ever added at the end; earlier ones never change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Tokens: who may ask what. Shown once, stored as a digest, with a role, a tenant, and an end.
+"""Tokens with a role, a tenant and an expiry. Their secrets are shown once and stored as digests.
 
-A token reads `fl_ID_SECRET`; the secret has 256 random bits. The API is the only writer, so its table in memory is exact.
+A token has the form `fl_ID_SECRET`; the secret has 256 random bits. The API is the only writer, so its table in memory
+is exact.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _TOKEN = re.compile(r"fl_([0-9a-f]{12})_([A-Za-z0-9_-]{43})\Z")
-_NOBODY = hashlib.sha256(b"").digest()
+_NO_DIGEST = hashlib.sha256(b"").digest()
 
 
 class Role(StrEnum):
     ADMIN = "admin"  # everything
     MEMBER = "member"  # its tenant's jobs
-    VIEWER = "viewer"  # reads: its tenant's jobs, or everybody's where it has no tenant
+    VIEWER = "viewer"  # reads the jobs of its tenant, or of all tenants if it has none
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token; its secret is not."""
+    """A token with the digest of its secret."""
 
     id: str
     digest: bytes
@@ -45,7 +46,7 @@ class Token:
 
 
 def new_token(name: str, role: Role, tenant: str | None, now_s: float, lifetime_s: float) -> tuple[str, Token]:
-    """(what its owner must keep, what we keep)."""
+    """A new token, as (text for its owner, record to store)."""
     id_, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     return f"fl_{id_}_{secret}", Token(id_, _digest(secret), name, role, tenant, now_s, now_s + lifetime_s)
 
@@ -57,10 +58,10 @@ class Tokens:
         self._by_id = {row["id"]: _from_row(row) for row in connection.execute("SELECT * FROM tokens")}
 
     def find(self, shown: str, now_s: float) -> Token | None:
-        """Whose token this is; takes as long for a wrong secret as for a right one."""
+        """The valid token with this text; takes as long for a wrong secret as for a right one."""
         match = _TOKEN.match(shown)
         token = self._by_id.get(match[1]) if match else None
-        right = hmac.compare_digest(_digest(match[2] if match else ""), token.digest if token else _NOBODY)
+        right = hmac.compare_digest(_digest(match[2] if match else ""), token.digest if token else _NO_DIGEST)
         return token if token is not None and right and token.valid_at(now_s) else None
 
     def all(self) -> list[Token]:

@@ -1,4 +1,4 @@
-"""The one writer of requests.db: changes that arrive together share one transaction, and each is answered after it."""
+"""The one writer of requests.db: changes that arrive together share a transaction, and each returns after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Change:
 
 
 class Writer:
-    """Owns the connection in a thread of its own. `committed` is called after every transaction that changed something."""
+    """Owns the connection in a separate thread. `committed` is called after every transaction with a change."""
 
     def __init__(self, connection: sqlite3.Connection, committed: Callable[[], None] = lambda: None) -> None:
         self._connection = connection
@@ -35,7 +35,7 @@ class Writer:
         self._thread.start()
 
     async def write(self, make: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What `make` returns, once it is on disk. What it raises undoes its own changes and nothing else."""
+        """The result of `make`, once it is on disk. An exception in it undoes only its own changes."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
 
@@ -54,7 +54,7 @@ class Writer:
         return await future
 
     def write_now(self, make: Callable[[sqlite3.Connection], _T]) -> _T:
-        """The same for a thread that may wait."""
+        """Like `write`, for a thread that may block."""
         ready = threading.Event()
         outcome: list[Any] = []
 
