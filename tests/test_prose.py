@@ -14,6 +14,19 @@ DOCUMENTS = sorted(
     [*prose.ROOT.glob("*.md"), *(prose.ROOT / "docs").glob("*.md"), *(prose.ROOT / "docs" / "decisions").glob("*.md")]
 )
 WRITTEN = [path for path in DOCUMENTS if path != GENERATED]
+# Directories of Python files that follow the word list; add one when it does.
+FINISHED = (
+    "src/fairlead/cli",
+    "src/fairlead/engines",
+    "src/fairlead/lease",
+    "src/fairlead/service",
+    "src/fairlead/traces",
+    "tests/cli",
+    "tests/engines",
+    "tests/lease",
+    "tests/service",
+    "tests/traces",
+)
 PHRASES = prose.word_list(prose.WORD_LIST.read_text(encoding="utf-8"))
 
 
@@ -24,6 +37,14 @@ def name(path: Path) -> str:
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
 def test_a_document_uses_no_phrase_of_the_word_list(path: Path) -> None:
     findings = list(prose.dialect(prose.markdown(path), PHRASES))
+    assert not findings, "\n".join(findings)
+
+
+@pytest.mark.parametrize("directory", FINISHED)
+def test_python_files_use_no_phrase_of_the_word_list(directory: str) -> None:
+    files = sorted((prose.ROOT / directory).rglob("*.py"))
+    assert files, f"{directory} has no Python files; correct FINISHED"
+    findings = [finding for path in files for finding in prose.dialect(prose.python(path), PHRASES)]
     assert not findings, "\n".join(findings)
 
 

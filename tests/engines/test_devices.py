@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.engines.local.devices import choose_devices
-from fairlead.engines.local.nvml import Device, Found, detect
+from fairlead.engines.local.nvml import Detection, Device, detect
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.errors import InputError
 
@@ -47,12 +47,12 @@ def test_gpus_are_found_with_name_and_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        (("-DINIT=9", "-DCOUNT=3"), "nvmlInit_v2 says 9"),
+        (("-DINIT=9", "-DCOUNT=3"), "nvmlInit_v2 returned 9"),
         (("-DINIT=0", "-DCOUNT=0"), "sees no GPU"),
         (("-DINIT=0", "-DCOUNT=1", "-DOLD"), "too old: it has no nvmlDeviceGetMemoryInfo"),
     ],
 )
-def test_a_driver_without_gpus_says_why(tmp_path: Path, flags: tuple[str, ...], why: str) -> None:
+def test_a_driver_without_gpus_gives_the_reason(tmp_path: Path, flags: tuple[str, ...], why: str) -> None:
     found = detect(library(tmp_path, *flags))
 
     assert not found.devices
@@ -62,10 +62,10 @@ def test_a_driver_without_gpus_says_why(tmp_path: Path, flags: tuple[str, ...], 
 def test_without_a_driver_there_is_none() -> None:
     found = detect("libnosuchthing.so.1")
 
-    assert found == Found((), "no NVIDIA driver is installed (libnosuchthing.so.1 is not there)")
+    assert found == Detection((), "no NVIDIA driver is installed (libnosuchthing.so.1 is missing)")
 
 
-HERE = Found((Device(0, "Tesla V100-SXM2-16GB", 16), Device(1, "NVIDIA A100-SXM4-40GB", 40), Device(2, "Tesla V100-SXM2-16GB", 16)))  # fmt: skip
+HERE = Detection((Device(0, "Tesla V100-SXM2-16GB", 16), Device(1, "NVIDIA A100-SXM4-40GB", 40), Device(2, "Tesla V100-SXM2-16GB", 16)))  # fmt: skip
 
 
 def test_real_gpus_are_given_to_the_nodes_of_their_type() -> None:
@@ -81,8 +81,8 @@ def test_a_cluster_file_that_does_not_fit_the_machine_is_refused() -> None:
         choose_devices(parse_short_form("v100:4"), HERE)
 
 
-@pytest.mark.parametrize(("found", "emulate"), [(HERE, True), (Found((), "no driver"), False)])
-def test_slots_are_numbered_and_labelled_as_emulated(found: Found, emulate: bool) -> None:
+@pytest.mark.parametrize(("found", "emulate"), [(HERE, True), (Detection((), "no driver"), False)])
+def test_slots_are_numbered_and_labelled_as_emulated(found: Detection, emulate: bool) -> None:
     devices = choose_devices(parse_short_form("v100:2x1,k80:2x2"), found, emulate=emulate)
 
     assert list(devices.numbers.values()) == [0, 1, 2, 3]

@@ -282,7 +282,7 @@ def test_a_claim_of_before_the_last_boot_is_nobody_to_kill(running: Running) -> 
 
 @pytest.mark.parametrize("found", ["", "{", "[]", "{}"])
 def test_a_claim_that_cannot_be_read_and_that_nobody_holds_has_vanished(running: Running, found: str) -> None:
-    """As a power cut may leave it: it must neither be waited for nor taken for one that can still be claimed."""
+    """As a power cut may leave it: it must neither be waited for nor treated as one that can still be claimed."""
     lease = Lease("job-a", 1, GPUS, Command("true", workdir="/"))
     running.runner._lay_out(running.runner.directory(lease.key), lease)
     (running.runner.directory(lease.key) / "claim").write_text(found)

@@ -6,7 +6,7 @@ from engine_world import FAST, Does
 from virtual_world import VirtualWorld
 
 from fairlead.engines.local.devices import Devices, Slots
-from fairlead.engines.local.nvml import Device, Found
+from fairlead.engines.local.nvml import Detection, Device
 from fairlead.engines.requests import AddNode, Drain, RemoveNode
 from fairlead.model.cluster import NodeGroup, parse_short_form
 from fairlead.model.events import Lost, NodeAdded, NodeRemoved, Started
@@ -69,7 +69,7 @@ def test_a_restart_knows_nodes_that_joined() -> None:
 
 def test_slots_of_a_node_that_joins_get_devices_that_nobody_has() -> None:
     cluster = parse_short_form("v100:2x2,k80:2")
-    four = Found(tuple(Device(index, name, 16.0) for index, name in enumerate(("V100", "K80", "V100", "K80"))), "")
+    four = Detection(tuple(Device(index, name, 16.0) for index, name in enumerate(("V100", "K80", "V100", "K80"))), "")
     emulated = Slots(Devices({("k80-1", 0): 0}, True, ""), four, lambda: cluster)
     real = Slots(Devices({("v100-1", 0): 0, ("k80-1", 0): 1}, False, ""), four, lambda: cluster)
 

@@ -1,1 +1,1 @@
-"""Live engines: the loop of `rounds/` over real processes."""
+"""The live engine, which runs the loop of `rounds/` over real processes, and its runners."""

@@ -1,4 +1,4 @@
-"""How jobs come off their GPUs, as the loop is to know it. Events follow deeds: these are called once GPUs are free."""
+"""Events for jobs that leave their GPUs. These functions are called once the GPUs are free, never before."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def ended(s: Situation, live: Live, sight: Sight) -> None:
 
 
 def gone(s: Situation, live: Live, safe: float) -> None:
-    """Neither done nor failed. What was asked for has happened; all else is a loss."""
+    """The lease ended without a result: as requested, or else the job has lost its GPUs."""
     j = live.job
     if j in s.wishes:
-        s.outbox.keep(j, safe)  # the wish is granted by what follows
+        s.outbox.keep(j, safe)  # `grant_wish` puts the event
     elif live.asked_s is not None and s.outbox.phase(j) in (Phase.STOPPING, Phase.MOVING):
         stopped(s, j, safe)
     else:
@@ -61,7 +61,7 @@ def finished(s: Situation, j: int, report: Report | None) -> None:
 
 
 def refused(s: Situation, j: int, reason: str) -> None:
-    """It cannot be started; after several times in a row the job has failed."""
+    """The job could not be started; after several times in a row it fails."""
     s.refusals[j] = s.refusals.get(j, 0) + 1
     if s.refusals[j] < MOST_REFUSALS:
         waits_again(s, j, reason)
@@ -71,12 +71,12 @@ def refused(s: Situation, j: int, reason: str) -> None:
 
 
 def waits_again(s: Situation, j: int, reason: str) -> None:
-    """It was not started, for no fault of its own."""
+    """The job was not started, for a reason outside of it, and waits again."""
     s.outbox.put(ev.Refused(s.now_s, one(j), reason))
 
 
 def grant_wish(s: Situation, j: int) -> None:
-    """Once nothing of the job runs."""
+    """Put the events of a requested hold or cancellation, once nothing of the job runs."""
     if j not in s.wishes or s.fleet.of(j):
         return
     wish = s.wishes.pop(j)

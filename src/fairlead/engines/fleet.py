@@ -1,4 +1,4 @@
-"""The leases that exist: launched, and not yet seen to end. And how those ended that were here."""
+"""The leases that were launched and are not known to have ended, and the ends of earlier ones."""
 
 from __future__ import annotations
 
@@ -16,35 +16,39 @@ KILL_AGAIN_S = 5.0
 
 @dataclass(slots=True)
 class Live:
+    """A lease that may run, with what the engine knows about it."""
+
     lease: Lease
     job: int
-    since_s: float  # from here on the runner's patience counts
+    since_s: float  # from when the runner's patience counts
     base: float  # samples that were safe when it started
     announced: bool = False  # the loop knows that it runs
     asked_s: float | None = None  # when it was asked to stop
-    reached: bool = False  # and whether that got through to its processes
+    reached: bool = False  # whether that request reached its processes
     killed_s: float = -math.inf
     dropped: bool = False  # the loop counts it as gone already
-    astray: bool = False  # its node does not answer: nobody waits for it
-    seen: Sight = UNSEEN  # the last sight that said anything
-    last: Report | None = None  # as of the last Progress, or the first that was seen
+    astray: bool = False  # its node does not answer, so nothing waits for it
+    seen: Sight = UNSEEN  # the last sight with information
+    last: Report | None = None  # of the last Progress event, or the first report
     measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Of a job's leases so far."""
+    """The outcome of a job's leases so far."""
 
     failures: int
     finished: bool
 
 
 class Fleet:
+    """All live leases, by key and by job."""
+
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._live: dict[Key, Live] = {}
         self._of_job: dict[int, list[Live]] = {}
-        self._ends: dict[str, tuple[Lease, Sight]] = {}  # by job: the last lease whose end was seen
+        self._ends: dict[str, tuple[Lease, Sight]] = {}  # by job: the last lease that ended
 
     def __len__(self) -> int:
         return len(self._live)
@@ -69,18 +73,18 @@ class Fleet:
             self._ends[live.lease.job] = (live.lease, end)
 
     def of(self, j: int) -> list[Live]:
-        """All of the job's that somebody waits for."""
+        """The leases of the job, without those astray."""
         return [live for live in self._of_job.get(j, ()) if not live.astray]
 
     def current(self, j: int) -> Live | None:
-        """The one by which the loop counts the job as holding GPUs."""
+        """The lease whose GPUs the loop counts as held by the job."""
         return next((live for live in self._of_job.get(j, ()) if not live.dropped), None)
 
     def on(self, node: str) -> list[Live]:
         return [live for live in self._live.values() if any(gpu.node == node for gpu in live.lease.gpus)]
 
     def taken(self) -> set[tuple[str, int | None]]:
-        """Slots that are not free, by node."""
+        """The (node, slot) pairs that are not free."""
         return {(gpu.node, gpu.slot) for live in self._live.values() for gpu in live.lease.gpus}
 
     def used(self) -> Counter[str]:
@@ -100,7 +104,7 @@ class Fleet:
         return {key: look.sight(key) for key in keys}
 
     def ask(self, live: Live, now_s: float) -> None:
-        """Until it got through, and not once more: a second signal would interrupt a script that saves as it handles the first."""
+        """Ask until it got through, and never again: a second signal would interrupt a script that is saving."""
         if live.asked_s is None:
             live.asked_s = now_s
         if not live.reached:
@@ -112,7 +116,7 @@ class Fleet:
             self._runner.kill(live.lease)
 
     def last_launched(self, job: str, number: int) -> Lease | None:
-        """The last of the job's leases up to this number that was more than a decision."""
+        """The last of the job's leases up to this number that was launched."""
         for n in range(number, 0, -1):
             lease = self._runner.recall((job, n))
             if lease is not None:
@@ -120,7 +124,7 @@ class Fleet:
         return None
 
     def story(self, j: int, job: str, number: int) -> Story | None:
-        """Up to the lease of this number; None while the engine cannot say how that ended."""
+        """The outcome of leases up to this number; None while the engine does not know how the last one ended."""
         lease, sight = self._ends.get(job, (None, UNSEEN))
         for live in self._of_job.get(j, ()):  # on nodes that are down
             if lease is None or lease.number < live.lease.number:

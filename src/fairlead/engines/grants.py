@@ -1,4 +1,4 @@
-"""From a decided spot to single GPUs: which slots, how many tasks on each, and what rate to expect."""
+"""From a decided spot to single GPUs: their slots, the tasks on each, and the expected rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairlead.rounds.state import State
 
 
 def choose_slots(state: State, spot: Spot, taken: Set[tuple[str, int | None]]) -> tuple[Gpu, ...] | None:
-    """The lowest free slots of every node; None while there are too few."""
+    """The lowest free slots of every node of the spot; None while there are too few."""
     cluster, chosen = state.cluster, []
     for node, count in spot:
         name, type_ = cluster.nodes[node], cluster.types[cluster.node_type[node]]
@@ -26,7 +26,7 @@ def choose_slots(state: State, spot: Spot, taken: Set[tuple[str, int | None]]) -
 
 
 def without_slots(state: State, spot: Spot) -> tuple[Gpu, ...]:
-    """For an engine that picks devices itself."""
+    """GPUs without slots, for an engine that picks devices itself."""
     cluster = state.cluster
     return tuple(
         Gpu(cluster.nodes[node], cluster.types[cluster.node_type[node]], None)
@@ -36,13 +36,13 @@ def without_slots(state: State, spot: Spot) -> tuple[Gpu, ...]:
 
 
 def has_room(state: State, spot: Spot, used: Mapping[str, int]) -> bool:
-    """Whether every node has as many GPUs beside those that leases use."""
+    """Whether every node has enough GPUs that no lease uses."""
     cluster = state.cluster
     return all(used.get(cluster.nodes[node], 0) + count <= cluster.node_gpus[node] for node, count in spot)
 
 
 def with_tasks(state: State, j: int, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The job's tasks, one for each GPU of its reference width, spread so that the slowest is done as early as can be."""
+    """The GPUs with the job's tasks, one for each GPU of its reference width; the slowest GPU finishes as early as possible."""
     spec, types = state.specs[j], state.cluster.types
     nodes = len({gpu.node for gpu in gpus})
     speed = {
@@ -54,7 +54,7 @@ def with_tasks(state: State, j: int, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 
 def believed_rate(state: State, j: int, spot: Spot) -> float:
-    """Samples per second, as the estimator has it for now."""
+    """The current estimate of samples per second."""
     learnt = state.learnt_rate(j, spot)
     if learnt is not None:
         return learnt

@@ -1,4 +1,4 @@
-"""Leases: one placement of one job, and what can be seen of it."""
+"""Leases, each one placement of one job, and what a runner reports about them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Gpu:
 
     node: str
     type: str
-    slot: int | None  # its number on the node; None where the engine picks devices itself
+    slot: int | None  # its number on the node; None if the engine picks devices itself
     tasks: int = 1
 
 
@@ -26,7 +26,7 @@ Key = tuple[str, int]  # job, number of the lease
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`failures` counts the earlier leases of the job that ended with an error."""
+    """One placement of a job; `failures` counts its earlier leases that ended with an error."""
 
     job: str
     number: int
@@ -45,7 +45,7 @@ class Lease:
 
 
 def lease_from_json(record: dict[str, Any]) -> Lease:
-    """What `dataclasses.asdict` made of a lease, perhaps among other fields."""
+    """The lease of a record from `dataclasses.asdict`, which may have further fields."""
     gpus = tuple(Gpu(**gpu) for gpu in record["gpus"])
     return Lease(record["job"], record["number"], gpus, Command(**record["command"]), record["failures"])
 
@@ -64,9 +64,9 @@ OVER = (Condition.ENDED, Condition.VANISHED)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker reported last: how far it is, and how far its newest checkpoint is. None = it did not report it.
+    """The last report of a worker: its progress, and that of its newest checkpoint. None where it reported nothing.
 
-    `at_s` is its own steady clock; only differences mean anything.
+    `at_s` is by its own monotonic clock, so only differences are meaningful.
     """
 
     at_s: float
@@ -79,8 +79,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
+    """The condition of one lease as a look shows it."""
+
     condition: Condition
-    code: int | None = None  # exit code of what ended
+    code: int | None = None  # exit code, if it ended
     asked: bool = False  # it was asked to stop
     report: Report | None = None
     reason: str = ""  # why it has not begun, in the engine's words
@@ -91,7 +93,7 @@ UNSEEN = Sight(Condition.UNSEEN)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All that is news. A key without a sight is unseen: it is as it was before."""
+    """The news about leases and nodes. A key without a sight is unseen: nothing is known to have changed."""
 
     sights: Mapping[Key, Sight]
     down: frozenset[str] | None = frozenset()  # names of nodes that do not answer; None: as before

@@ -1,8 +1,8 @@
-"""The live engine: what all runners need. It waits for requests and for changes of leases, and reports them as events.
+"""The live engine, for all runners. It waits for requests and for changes of leases, and reports them as events.
 
-Events follow deeds: a job is stopped, held or cancelled when its processes are gone and their GPUs are free. A start
-waits for its decision to be in the log: a launch never precedes what it follows from, so that after a crash the log and
-what the runner remembers about leases show together what has happened (`resuming`).
+Events follow facts: a job is stopped, held or cancelled when its processes are gone and their GPUs are free. A start
+waits until its decision is in the log, so that after a crash the log and the runner's record of leases together show
+what has happened (`resuming`).
 
     starting   decided starts -> leases        watching   looks -> events         nodes      drained, silent, back
     wishes     requests -> events and stops    endings    how jobs come off GPUs   resuming   after a restart
@@ -24,13 +24,13 @@ from fairlead.model.decision import Decision
 from fairlead.model.events import Event
 from fairlead.rounds.state import State
 
-_SAME_INSTANT_S = 0.25  # woken up this late counts as in time, so that rounds begin at their multiples
+_SAME_INSTANT_S = 0.25  # a wake-up this late counts as punctual, so that rounds begin at their multiples
 
 
 class LiveEngine:
-    """Implements the loop's `Engine` over a runner. `clock` gives seconds from the state's origin.
+    """Implements the loop's `Engine` over a runner. `clock` returns seconds since the state's origin.
 
-    `drained` names the nodes that an operator took out of service before a restart; None: all that are down.
+    `drained` are the nodes that an operator took out of service before a restart; None means all that are down.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class LiveEngine:
             requests = self._inbox.take(0.0 if s.outbox.waiting else self._rest_s(until_s))
             self._advance()
             if requests is None:
-                self._over = s.outbox.waiting  # these first, then the end
+                self._over = s.outbox.waiting  # deliver these events first, then end
                 return s.outbox.take() or None
             for request in requests:
                 self._over |= wishes.take(s, request)
@@ -97,17 +97,17 @@ class LiveEngine:
         starting.launch(s)
 
     def resume(self) -> None:
-        """After a restart: leases that run are adopted, and decided starts continue."""
+        """Adopt running leases and continue decided starts, after a restart."""
         self._advance()
         resume(self._situation)
 
     def _advance(self) -> None:
-        """Time never runs backwards, whatever the machine's clock does."""
+        """Advance the time, which never runs backwards, whatever the machine's clock does."""
         s = self._situation
         s.now_s = max(s.now_s, s.state.now_s, self._clock())
 
     def _look_if_due(self) -> None:
-        """Not more often than the runner wants: a look may be a call to a busy controller."""
+        """Look at the leases, but not more often than the runner allows: it may be a call to a busy controller."""
         if self._look_in_s() <= 0:
             self._looked_s = self._clock()
             watching.watch(self._situation, self._progress_s)
@@ -117,7 +117,7 @@ class LiveEngine:
         return self._situation.runner.capabilities.look_s - since_s
 
     def _rest_s(self, until_s: float) -> float:
-        """How long nothing but a request is of interest."""
+        """Seconds until something other than a request needs attention."""
         s = self._situation
         left_s = max(until_s - self._clock(), 0.0)
         if not (s.fleet or s.starts or s.runner.capabilities.looks_idle):

@@ -1,4 +1,4 @@
-"""Nodes that join and leave, are drained, fall silent and come back, and GPUs of theirs that others use."""
+"""Nodes that join and leave, are drained, fall silent and come back, and GPUs of theirs that other systems use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairlead.model.cluster import NodeGroup
 
 
 def note(s: Situation, look: Look) -> None:
-    """What a look shows of nodes."""
+    """Put the events for the changes of nodes in a look."""
     if look.down is not None:
         for node in sorted(look.down - s.silent):
             s.silent.add(node)
@@ -26,7 +26,7 @@ def note(s: Situation, look: Look) -> None:
 
 
 def take_down(s: Situation, node: str) -> None:
-    """Its jobs are lost to the loop at once, whereas their processes may still write a checkpoint if they can."""
+    """Take a node down. Its jobs lose their GPUs at once, but their processes may still write a checkpoint."""
     n = s.outbox.node(node)
     if n is None or not s.outbox.node_up(n):
         return
@@ -55,7 +55,7 @@ def join(s: Situation, node: str, group: NodeGroup) -> None:
 
 
 def leave(s: Situation, node: str) -> None:
-    """What still writes a checkpoint there may end in peace: its GPUs are nobody's any more."""
+    """Remove a node. Processes that still write a checkpoint there may finish, because no job needs its GPUs."""
     n = s.outbox.node(node)
     if n is not None:
         take_down(s, node)
@@ -65,9 +65,9 @@ def leave(s: Situation, node: str) -> None:
 
 
 def _give_up(s: Situation, node: str) -> None:
-    """Nobody waits for what ran on a node that does not answer; it is killed as far as it can be reached.
+    """Stop waiting for leases on a node that does not answer, and kill them as far as they can be reached.
 
-    What has not begun is not given up so lightly: it would begin when the node comes back. It has to be revoked first.
+    A lease that has not begun could begin when the node comes back, so it must be revoked first.
     """
     take_down(s, node)
     for live in s.fleet.on(node):
@@ -76,16 +76,16 @@ def _give_up(s: Situation, node: str) -> None:
             s.fleet.kill(live, s.now_s)
         else:
             s.fleet.ask(live, s.now_s)
-        if not live.dropped:  # the loop has given its GPUs to others and waits for its end
+        if not live.dropped:  # the loop still waits for its end
             live.dropped = True
             endings.gone(s, live, kept(s.state, live, live.seen, s.now_s))
         endings.grant_wish(s, live.job)
 
 
 def _set_usable(s: Situation, n: int, gpus: int) -> None:
-    """GPUs that jobs of ours hold stay theirs: one that others took before it began queues, and is refused in time."""
+    """Set the usable GPUs of a node, but never fewer than our jobs hold."""
     nodes = s.state.nodes
     held = int(nodes.usable[n] - nodes.free[n])
-    ours = min(max(gpus, held), int(s.state.cluster.node_gpus[n]))
-    if ours != s.outbox.usable(n):
-        s.outbox.put(ev.NodeUsable(s.now_s, n, ours))
+    usable = min(max(gpus, held), int(s.state.cluster.node_gpus[n]))
+    if usable != s.outbox.usable(n):
+        s.outbox.put(ev.NodeUsable(s.now_s, n, usable))

@@ -1,4 +1,4 @@
-"""Events on their way to the loop, and what the state will be once they are folded.
+"""Events that the loop has not folded yet, and the state as it will be once they are.
 
 Several things can happen to a job between two folds (it is submitted, held and cancelled at once); each must see the
 result of the one before.
@@ -44,10 +44,12 @@ _STEPS = {
 
 
 class Outbox:
+    """Pending events, with lookups that take them into account."""
+
     def __init__(self, state: State) -> None:
         self._state = state
         self._events: list[Event] = []
-        self._taken = False  # the loop has the events, and folds them before it comes back
+        self._taken = False  # the loop has the events, and folds them before its next call
         self._forget()
 
     def _forget(self) -> None:
@@ -60,7 +62,7 @@ class Outbox:
         self._kept: dict[int, float] = {}
 
     def clear_folded(self) -> None:
-        """The loop is back: the events that it took last are part of the state."""
+        """Forget the events that the loop took last, which are now part of the state."""
         if self._taken:
             self._taken = False
             self._forget()
@@ -103,13 +105,13 @@ class Outbox:
         return self._phase[j] if j in self._phase else Phase(int(self._state.phase[j]))
 
     def done(self, j: int) -> float:
-        """Samples as of the last event."""
+        """Samples of the job as of the last event."""
         if j in self._kept or j >= self._state.jobs:
             return self._kept.get(j, 0.0)
         return float(self._state.done[j])
 
     def keep(self, j: int, samples: float) -> None:
-        """That many are safe; the next event of the job carries them."""
+        """Record the safe samples of a job for its next event."""
         self._kept[j] = samples
 
     def _join(self, event: NodeAdded) -> None:

@@ -1,4 +1,4 @@
-"""Reports of workers in the samples that the state counts."""
+"""Converts the reports of workers to the samples that the state counts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fairlead.engines.leases import Report, Sight
 from fairlead.model.handshake import CHECKPOINTED
 from fairlead.rounds.state import State
 
-FIRST_S = 1.0  # the first measurement of a lease comes this early
+FIRST_S = 1.0  # until the first measurement of a lease
 
 
 def samples_of(state: State, j: int, step: float | None, samples: float | None) -> float | None:
-    """Steps are what a job's length is declared in, so they count where both are reported."""
+    """Samples from steps or samples; steps count if both are reported, because lengths are declared in steps."""
     if step is None:
         return samples
     spec = state.specs[j]
@@ -21,12 +21,12 @@ def samples_of(state: State, j: int, step: float | None, samples: float | None) 
 
 
 def believed(state: State, j: int, now_s: float) -> float:
-    """Samples done, if the job went as fast as was thought."""
+    """Samples done, if the job ran at its estimated rate."""
     return float(state.done_at(np.array([j]), now_s)[0])
 
 
 def kept(state: State, live: Live, sight: Sight, now_s: float) -> float:
-    """Samples that are safe in checkpoints, as far as anybody told."""
+    """Samples that are safe in checkpoints, as far as is known."""
     report = sight.report
     saved = None if report is None else samples_of(state, live.job, report.saved_step, report.saved_samples)
     if saved is not None:
@@ -35,7 +35,7 @@ def kept(state: State, live: Live, sight: Sight, now_s: float) -> float:
 
 
 def measure(state: State, live: Live, report: Report, every_s: float) -> tuple[float, float] | None:
-    """Samples and samples per second, once enough time is between two reports: a second at first, then `every_s`."""
+    """Samples and samples per second, once enough time is between two reports: a second, later `every_s`."""
     done = samples_of(state, live.job, report.step, report.samples)
     if done is None:
         return None

@@ -1,7 +1,7 @@
 """Gangs: a lease as several processes that know each other, one for each node or GPU.
 
-The names are those of torchrun and of every launcher that PyTorch understands. The processes begin together and end
-together: the first that ends with an error takes the others along, and its exit code is the lease's.
+The variables are those of torchrun and other PyTorch launchers. The processes begin together and end
+together: the first that ends with an error ends the others, and its exit code is that of the lease.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Rank:
     nodes: int
     local_rank: int  # among the processes of its node
     local_world: int
-    gpus: tuple[int, ...]  # positions in the lease that this process stands for
+    gpus: tuple[int, ...]  # positions in the lease of the GPUs of this process
     visible: tuple[int, ...]  # positions of all GPUs of the lease on its node
 
 
 def ranks_of(lease: Lease) -> tuple[Rank, ...]:
-    """Nothing for a job that is one process, wherever its GPUs are."""
+    """The ranks of a lease; empty for a job of one process, wherever its GPUs are."""
     if lease.command.processes == Processes.ONE:
         return ()
     on: dict[str, list[int]] = {}
@@ -45,7 +45,7 @@ def ranks_of(lease: Lease) -> tuple[Rank, ...]:
 
 
 def rank_environment(rank: Rank, address: str, port: int) -> dict[str, str]:
-    """`address` and `port`: where rank 0 can be reached by all."""
+    """The variables of a rank; all ranks reach rank 0 at `address` and `port`."""
     return {
         "RANK": str(rank.rank),
         "WORLD_SIZE": str(rank.world),

@@ -1,6 +1,6 @@
-"""What owners and operators ask of a running scheduler, and how a live engine gets to hear of it.
+"""Requests of users and operators to a running scheduler, and the inbox from which a live engine takes them.
 
-A request bears no time: the engine stamps the events that follow, so that the log of events has one clock.
+A request has no time: the engine stamps the resulting events, so that the log has one clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Command:
     """What a job executes. `setup` runs before `run` on every start, both by the shell and from `workdir`.
 
     A job that is asked to stop has `grace_s` to write a checkpoint. A `run` that ends with an error is started again
-    up to `max_retries` times. Where `processes` says so it is started once for each node or GPU (`engines/ranks.py`).
+    up to `max_retries` times. `processes` may start it once for each node or GPU (`engines/ranks.py`).
     """
 
     run: str
@@ -86,7 +86,7 @@ class AddNode:
 
 @dataclass(frozen=True, slots=True)
 class RemoveNode:
-    """The node leaves at once; its jobs are lost to it as when it is drained."""
+    """The node leaves at once; its jobs lose their GPUs as in a drain."""
 
     node: str
 
@@ -111,4 +111,4 @@ Request = Submit | Cancel | Hold | Release | Drain | Resume | AddNode | RemoveNo
 
 class Inbox(Protocol):
     def take(self, timeout_s: float) -> list[Request] | None:
-        """Waits up to `timeout_s` (infinity: for as long as it takes) for requests; None: the loop shall end."""
+        """The next requests, after waiting up to `timeout_s` (perhaps infinity) for them; None if the loop must end."""

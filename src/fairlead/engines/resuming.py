@@ -1,4 +1,4 @@
-"""After a restart: adopt what runs, take back what was never claimed, and continue what was decided."""
+"""After a restart: adopts running leases, revokes unclaimed ones, and continues decided starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STOPS = (Phase.STOPPING, Phase.MOVING)
 
 
 def resume(s: Situation) -> None:
-    """One look for all: an engine may be far away."""
+    """Resume all jobs, with a single look, because an engine may be remote."""
     state = s.state
     phases = state.phase[: state.jobs]
     begun = np.flatnonzero((state.leases[: state.jobs] > 0) & ~np.isin(phases, ENDED)).tolist()
@@ -28,12 +28,12 @@ def resume(s: Situation) -> None:
 def _resume_job(s: Situation, j: int, phase: Phase, lease: Lease | None, sights: dict[Key, Sight]) -> None:
     number = int(s.state.leases[j])
     if phase is Phase.MOVING and lease is not None and lease.number == number:
-        endings.stopped(s, j, _kept_before(s, j, number))  # the log had no time to learn of it
+        endings.stopped(s, j, _kept_before(s, j, number))  # the stop was not logged any more
         phase = Phase.STARTING
     if phase is Phase.MOVING or (phase is Phase.STARTING and (lease is None or lease.number < number)):
         s.starts[j] = Start(number, s.state.spots[j], s.now_s)
     stops = phase in _STOPS
-    # A job that stops may have been given GPUs since, once or more often: it is the last lease that counts.
+    # A job that stops may have received GPUs since, perhaps several times; its last lease counts.
     mine = lease is not None and (stops or (phase in HAS_GPUS and lease.number == number))
     if lease is not None:
         _adopt(s, j, phase, lease, sights[lease.key], mine)
@@ -52,7 +52,7 @@ def _kept_before(s: Situation, j: int, number: int) -> float:
 
 
 def _adopt(s: Situation, j: int, phase: Phase, lease: Lease, sight: Sight, mine: bool) -> None:
-    """What the job's lease is may still be unseen; whatever is not known to be over is watched from now on."""
+    """Watch a lease from now on unless it is known to be over; its condition may still be unseen."""
     unwanted = sight.condition is Condition.NEVER_CLAIMED or (sight.condition is Condition.QUEUED and not mine)
     if unwanted and s.runner.revoke(lease.key):
         sight = Sight(Condition.VANISHED)

@@ -1,4 +1,4 @@
-"""What the live engine has in hand: leases, decided starts, what owners asked for, nodes. Its parts share one of it."""
+"""The state that the parts of the live engine share: leases, decided starts, requests of users, nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Wish = type[Hold] | type[Cancel] | type[Release]  # Release: hold, then release
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Decided, and not launched yet."""
+    """A decided start that has not been launched yet."""
 
     number: int
     spot: Spot
@@ -26,6 +26,8 @@ class Start:
 
 @dataclass(slots=True)
 class Situation:
+    """The working state of a live engine."""
+
     state: State
     runner: Runner
     command_of: Callable[[str], Command]

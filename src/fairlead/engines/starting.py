@@ -1,4 +1,4 @@
-"""Starts that were decided become leases, as soon as they may."""
+"""Turns decided starts into leases as soon as possible."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fairlead.model.lifecycle import Phase
 
 
 def decided(s: Situation, j: int, spot: Spot) -> None:
-    """A job that was refused before waits longer each time."""
+    """Record a decided start; a job that was refused before waits longer each time."""
     wait_s = 2.0 ** (s.refusals[j] - 1) if j in s.refusals else 0.0
     s.starts[j] = Start(int(s.state.leases[j]), spot, s.now_s + wait_s)
 
 
 def launch(s: Situation) -> None:
-    """Starts whose job has nothing else running, that are in the log, and whose GPUs are available."""
+    """Launch the starts that are in the log, whose GPUs are available and whose job has nothing else running."""
     if not s.starts:
         return
     room = _Room(s)
@@ -34,7 +34,7 @@ def launch(s: Situation) -> None:
 
 
 def next_s(s: Situation) -> float:
-    """Seconds until a start that waits for its time may be tried; a long time where there is none."""
+    """Seconds until the next delayed start may be tried; infinity if there is none."""
     later = [start.not_before_s for start in s.starts.values() if start.not_before_s > s.now_s]
     return min(later, default=float("inf")) - s.now_s
 
@@ -45,26 +45,26 @@ def ask_to_stop(s: Situation, j: int) -> None:
 
 
 class _Room:
-    """GPUs that a lease can have now, by the ways of the engine."""
+    """The GPUs that a lease can have now, by the capabilities of the engine."""
 
     def __init__(self, s: Situation) -> None:
         self._state = s.state
-        self._ways = s.runner.capabilities
+        self._capabilities = s.runner.capabilities
         self._taken: set[tuple[str, int | None]] = set()
         self._used = Counter[str]()
-        if self._ways.queues:
+        if self._capabilities.queues:
             return
-        if self._ways.picks_devices:
+        if self._capabilities.picks_devices:
             self._used = s.fleet.used()
         else:
             self._taken = s.fleet.taken()
 
     def choose(self, spot: Spot) -> tuple[Gpu, ...] | None:
-        """None while they are in use."""
-        if not self._ways.picks_devices:
+        """GPUs for the spot; None while they are in use."""
+        if not self._capabilities.picks_devices:
             return choose_slots(self._state, spot, self._taken)
         # An engine that queues starts it when the GPUs are free; decisions never count on more than there are.
-        if self._ways.queues or has_room(self._state, spot, self._used):
+        if self._capabilities.queues or has_room(self._state, spot, self._used):
             return without_slots(self._state, spot)
         return None
 

@@ -1,4 +1,4 @@
-"""What leases do, as the runner's looks show it."""
+"""Turns the runner's looks at leases into events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _see_running(s: Situation, live: Live, sight: Sight, progress_s: float) -> N
         if s.now_s >= live.asked_s + live.lease.command.grace_s:
             s.fleet.kill(live, s.now_s)
         else:
-            s.fleet.ask(live, s.now_s)  # it may have come up only after it was asked
+            s.fleet.ask(live, s.now_s)  # it may have started only after the first request
     elif sight.report is not None:
         measured = measure(s.state, live, sight.report, progress_s)
         if measured is not None:
@@ -50,20 +50,20 @@ def _see_running(s: Situation, live: Live, sight: Sight, progress_s: float) -> N
 
 
 def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str]) -> None:
-    """It has not begun: the runner's patience decides how long that is all right."""
+    """Revoke a lease that has not begun within the runner's time limits."""
     queued = sight.condition is Condition.QUEUED
     if queued and any(gpu.node in leaving for gpu in live.lease.gpus):
         live.since_s = s.now_s
-    ways = s.runner.capabilities
-    patience_s = ways.queue_s if queued else ways.claim_s
+    capabilities = s.runner.capabilities
+    patience_s = capabilities.queue_s if queued else capabilities.claim_s
     if live.asked_s is None and s.now_s < live.since_s + patience_s:
         return
     if not s.runner.revoke(live.lease.key):
-        return  # it begins after all, or the engine did not answer: the next look shows
+        return  # it has begun after all, or the engine did not answer; the next look shows which
     if live.asked_s is None and not live.dropped and s.outbox.phase(live.job) is Phase.STARTING:
         s.fleet.remove(live, Sight(Condition.VANISHED))
         reason = f": {sight.reason}" if sight.reason else ""
-        if queued:  # others use the GPUs, which is no fault of the job
+        if queued:  # others use the GPUs, so the job is not to blame
             endings.waits_again(s, live.job, f"was queued for {patience_s:g} s{reason}")
         else:
             endings.refused(s, live.job, f"nothing came up within {patience_s:g} s{reason}")
@@ -72,13 +72,13 @@ def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str]) -> N
 
 
 def _see_nothing(s: Situation, live: Live) -> None:
-    """What was asked to stop and may not have begun is taken back without being seen: its node may never answer again."""
+    """Revoke an unseen lease that was asked to stop and may not have begun: its node may never answer again."""
     if live.asked_s is None or live.seen.condition is Condition.RUNNING:
         return
     if s.runner.revoke(live.lease.key):
         _see_end(s, live, Sight(Condition.VANISHED))
     elif not s.silent.isdisjoint(live.lease.nodes) and s.now_s >= live.asked_s + s.runner.capabilities.claim_s:
-        live.astray = True  # it must have begun unseen
+        live.astray = True  # it must have begun without being seen
         endings.grant_wish(s, live.job)
 
 

@@ -1,4 +1,4 @@
-"""Requests of owners and operators, as they are taken from the inbox."""
+"""Handles requests of users and operators from the inbox."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from fairlead.model.lifecycle import ENDED, Phase
 
 
 def take(s: Situation, request: Request) -> bool:
-    """Asking twice, or for what is over, changes nothing: after a restart requests may come again.
+    """Handle one request; return whether the loop must end after it.
 
-    True: the loop has to end after this one.
+    A repeated request, or one about an ended job, changes nothing, because requests may come again after a restart.
     """
     match request:
         case Submit(spec, _):

@@ -1,1 +1,1 @@
-"""Jobs as processes of this machine, on its own GPUs or on slots that emulate some."""
+"""Runs jobs as processes of this machine, on its own GPUs or on emulated ones."""

@@ -1,4 +1,4 @@
-"""Which numbers the GPUs of a cluster file have on this machine: real ones, or slots of an emulation."""
+"""The device numbers on this machine of the GPUs of a cluster file, which are real or emulated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fairlead.engines.local.nvml import Found
+from fairlead.engines.local.nvml import Detection
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
@@ -16,47 +16,45 @@ from fairlead.rates.profile import chip_of
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """By (node, slot). `note` is for whoever starts the service: it says whether speeds will be real."""
+    """Device numbers by (node, slot). `note` informs the operator whether speeds will be real."""
 
     numbers: Mapping[tuple[str, int], int]
     emulated: bool
     note: str
 
 
-def choose_devices(cluster: Cluster, found: Found, *, emulate: bool = False) -> Devices:
-    """The machine's own GPUs if it has any, each given out once; otherwise slots, and a pace can be emulated."""
-    if not found.devices or emulate:
-        why = found.why_none if not found.devices else "as was asked for"
+def choose_devices(cluster: Cluster, detection: Detection, *, emulate: bool = False) -> Devices:
+    """The machine's own GPUs if it has any, each used once; otherwise emulated slots."""
+    if not detection.devices or emulate:
+        reason = detection.why_none if not detection.devices else "as requested"
         numbers = slots_as_devices(cluster.nodes, cluster.node_gpus.tolist())
         return Devices(
-            numbers, True, f"EMULATED: the cluster's {cluster.total_gpus} GPUs are slots on this machine ({why})"
+            numbers, True, f"EMULATED: the cluster's {cluster.total_gpus} GPUs are slots on this machine ({reason})"
         )
     free: dict[str, list[int]] = {}
-    for device in found.devices:
+    for device in detection.devices:
         free.setdefault(chip_of(canonical_gpu(device.name)), []).append(device.index)
     have = ", ".join(f"{len(numbers)} x {gpu}" for gpu, numbers in free.items())
     wanted = Counter({cluster.gpu[t]: int(cluster.capacity[t]) for t in range(len(cluster.types))})
-    given: dict[tuple[str, int], int] = {}
+    numbers_of: dict[tuple[str, int], int] = {}
     for node, type_, gpus in zip(cluster.nodes, cluster.node_type.tolist(), cluster.node_gpus.tolist(), strict=True):
         here = free.get(chip_of(cluster.gpu[type_]), [])
         if len(here) < gpus:
             want = ", ".join(f"{count} x {gpu}" for gpu, count in wanted.items())
-            raise InputError(
-                f"the cluster file has {want}, this machine has {have}; make the file say what is here, or emulate"
-            )
-        given |= {(node, slot): here.pop(0) for slot in range(gpus)}
-    return Devices(given, False, f"{len(given)} real GPUs of this machine ({have})")
+            raise InputError(f"the cluster file has {want}, this machine has {have}; correct the file, or emulate")
+        numbers_of |= {(node, slot): here.pop(0) for slot in range(gpus)}
+    return Devices(numbers_of, False, f"{len(numbers_of)} real GPUs of this machine ({have})")
 
 
 class Slots(Mapping[tuple[str, int], int]):
-    """Numbers by (node, slot) of a cluster that may change: slots of nodes that join get numbers when they are asked for.
+    """Numbers by (node, slot) of a cluster that may change: slots of nodes that join get numbers on first use.
 
-    Behind them are GPUs of this machine that have no slot yet, or nothing where they are emulated.
+    Such a slot gets a GPU of this machine that has no slot yet, or any number if GPUs are emulated.
     """
 
-    def __init__(self, devices: Devices, found: Found, cluster: Callable[[], Cluster]) -> None:
+    def __init__(self, devices: Devices, detection: Detection, cluster: Callable[[], Cluster]) -> None:
         self._numbers = dict(devices.numbers)
-        self._emulated, self._found, self._cluster = devices.emulated, found, cluster
+        self._emulated, self._detection, self._cluster = devices.emulated, detection, cluster
 
     def __getitem__(self, slot: tuple[str, int]) -> int:
         if slot not in self._numbers:
@@ -71,7 +69,7 @@ class Slots(Mapping[tuple[str, int], int]):
     def _own(self, node: str) -> Iterator[int]:
         cluster = self._cluster()
         gpu = cluster.gpu[cluster.type_of[cluster.nodes.index(node)]]
-        return (d.index for d in self._found.devices if chip_of(canonical_gpu(d.name)) == chip_of(gpu))
+        return (d.index for d in self._detection.devices if chip_of(canonical_gpu(d.name)) == chip_of(gpu))
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         return iter(self._numbers)
@@ -81,6 +79,6 @@ class Slots(Mapping[tuple[str, int], int]):
 
 
 def slots_as_devices(nodes: Sequence[str], gpus: Sequence[int]) -> dict[tuple[str, int], int]:
-    """Numbers for the slots of all nodes, one after another, where no real GPUs are behind them."""
+    """Numbers for the slots of all nodes, one after another, for emulated GPUs."""
     slots = [(node, slot) for node, count in zip(nodes, gpus, strict=True) for slot in range(count)]
     return {key: number for number, key in enumerate(slots)}

@@ -1,4 +1,4 @@
-"""The files of a lease on this machine, read with care: some of them are the job's own.
+"""The files of a lease on this machine, read with care, because the job writes some of them.
 
 ROOT/leases/JOB/NUMBER/   lease.json  claim  alive  asked  log  report/progress.json  exit.json
 """
@@ -51,7 +51,7 @@ class LocalReader:
 
 
 def open_plain(path: Path) -> int:
-    """A regular file that is where it should be. Never waits on a pipe, never follows a link to somebody's secrets."""
+    """Open a regular file for reading. Never waits on a pipe, never follows a link to a private file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -60,7 +60,7 @@ def open_plain(path: Path) -> int:
 
 
 def read_json(path: Path) -> Any:
-    """None where there is no such file or nothing sensible in it."""
+    """The content of a JSON file; None if it is missing, too large or not JSON."""
     try:
         descriptor = open_plain(path)
     except OSError:
@@ -76,7 +76,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_report(path: Path) -> Report | None:
-    """What the worker wrote, if it makes sense: the file is the job's own."""
+    """The worker's report; None if the file, which the job writes, makes no sense."""
     record = read_json(path)
     if not isinstance(record, dict):
         return None
@@ -86,7 +86,7 @@ def read_report(path: Path) -> Report | None:
 
 
 def _parts(parts: Any) -> dict[str, float] | None:
-    """Those that are numbers; what they mean is for a profile to judge."""
+    """The parts that are numbers; a profile checks what they mean."""
     if not isinstance(parts, dict):
         return None
     return {name: value for name, value in parts.items() if isinstance(value, bool) or _number(value) is not None}

@@ -1,4 +1,4 @@
-"""The real GPUs of this machine, asked from NVIDIA's management library. Without driver or GPU: none, and why."""
+"""The real GPUs of this machine, from NVIDIA's management library; without any, the reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Detection:
+    """The GPUs of this machine; `why_none` is the reason if there are none."""
+
     devices: tuple[Device, ...]
     why_none: str = ""
 
@@ -30,11 +32,11 @@ class _NvmlError(Exception):
     pass
 
 
-def detect(library: str = LIBRARY) -> Found:
+def detect(library: str = LIBRARY) -> Detection:
     try:
         nvml = ctypes.CDLL(library)
     except OSError:
-        return Found((), f"no NVIDIA driver is installed ({library} is not there)")
+        return Detection((), f"no NVIDIA driver is installed ({library} is missing)")
     try:
         _call(nvml, "nvmlInit_v2")
         try:
@@ -44,8 +46,8 @@ def detect(library: str = LIBRARY) -> Found:
         finally:
             _call(nvml, "nvmlShutdown")
     except _NvmlError as error:
-        return Found((), str(error))
-    return Found(devices, "" if devices else "the NVIDIA driver sees no GPU")
+        return Detection((), str(error))
+    return Detection(devices, "" if devices else "the NVIDIA driver sees no GPU")
 
 
 def _device(nvml: ctypes.CDLL, index: int) -> Device:
@@ -62,4 +64,4 @@ def _call(nvml: ctypes.CDLL, function: str, *arguments: object) -> None:
     except AttributeError:
         raise _NvmlError(f"the NVIDIA driver is too old: it has no {function}") from None
     if outcome:
-        raise _NvmlError(f"the NVIDIA driver does not answer: {function} says {outcome}")
+        raise _NvmlError(f"the NVIDIA driver does not answer: {function} returned {outcome}")

@@ -1,4 +1,4 @@
-"""Who owns a lease on this machine, and which of its processes live."""
+"""The owner of a lease on this machine, and its living processes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fairlead.engines.local.files import read_json
 
 
 def claim_of(directory: Path) -> dict[str, Any]:
-    """What the claim says; nothing where there is none or it cannot be read."""
+    """The content of the claim; empty if there is none or it cannot be read."""
     claim = read_json(directory / shim.CLAIM)
     return claim if isinstance(claim, dict) else {}
 
 
 def signal_group(directory: Path, number: signal.Signals) -> bool:
-    """To the job's process group, if it is still the one that was started."""
+    """Send a signal to the job's process group; False if it no longer exists."""
     group = group_of(claim_of(directory))
     if group is None:
         return False
@@ -32,8 +32,9 @@ def signal_group(directory: Path, number: signal.Signals) -> bool:
 
 
 def group_of(claim: dict[str, Any]) -> int | None:
-    """The process group that the claim names, unless its number belongs to a stranger by now: after a boot, or where its
-    leader has another birth. A number is not given again while its group lives.
+    """The process group of the claim, or None if its number belongs to another process by now.
+
+    That is so after a reboot, or if its leader has another start time. A number is not reused while its group lives.
     """
     if "group" not in claim or claim.get("boot") != shim.boot():
         return None
@@ -43,7 +44,7 @@ def group_of(claim: dict[str, Any]) -> int | None:
 
 
 def group_lives(group: int) -> bool:
-    """Whether a process of the group still runs; one that is dead and not yet buried does not."""
+    """Whether a process of the group still runs; zombies do not count."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with suppress(OSError, ValueError, IndexError), open(f"/proc/{entry}/stat", "rb") as file:

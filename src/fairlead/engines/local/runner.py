@@ -1,12 +1,12 @@
 """The local runner: real processes on this machine, one directory for each lease.
 
     ROOT/leases/JOB/NUMBER/   lease.json  claim  alive  asked  log  report/progress.json  exit.json
-    ROOT/leases/JOB/checkpoints/          where the job names no other place
+    ROOT/leases/JOB/checkpoints/          unless the job names another directory
     ROOT/down/NODE                        while this file exists, an emulated node counts as failed
 
 Jobs run as the daemon's user, so that all tenants are one trust domain; where the daemon is root and a user is named,
-they run as that user, and what they read and write is beside ROOT in ROOT.work: ROOT itself stays closed to them. Of
-the daemon's environment they see just what `PASSED_ON` names.
+they run as that user, and what they read and write is in ROOT.work, next to ROOT, which stays closed to them. Of the
+daemon's environment they see only the variables in `PASSED_ON`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ _LAUNCH_S = 60.0  # ends a hang; the machine may be busy
 
 
 class LocalRunner:
-    """`devices` maps (node, slot) to the number under which CUDA knows the GPU. `pace` makes this an emulation: how fast
-    each type is, the fastest 1; workers that use `fairlead.lease` slow down to it.
+    """Runs leases as local processes.
+
+    `devices` maps (node, slot) to CUDA's number of the GPU. `pace` makes this an emulation: it is the speed of each
+    type relative to the fastest, to which workers that use `fairlead.lease` slow down.
     """
 
     capabilities = Capabilities()
@@ -90,14 +92,14 @@ class LocalRunner:
             raise LaunchError(f"lease {lease.number} of job {lease.job} was launched before") from None
         except (OSError, subprocess.SubprocessError) as error:
             self._give_up(lease.key, f"cannot start a process: {error}")
-            return  # it was claimed all the same, and runs
+            return  # it was claimed nevertheless, and runs
         if done.returncode:
             self._give_up(lease.key, done.stderr.decode(errors="replace").strip()[-500:] or "the runner did not start")
 
     def ask_to_stop(self, lease: Lease) -> bool:
         for directory in {self.directory(lease.key), self._work_directory(lease.key)}:
             with suppress(OSError):
-                (directory / shim.ASKED).touch(0o600)  # that it is there is all that anybody needs to see
+                (directory / shim.ASKED).touch(0o600)  # only its existence matters
         return signal_group(self.directory(lease.key), signal.SIGTERM)
 
     def kill(self, lease: Lease) -> None:
@@ -117,14 +119,14 @@ class LocalRunner:
             if shim.claim(str(directory / shim.CLAIM), {"revoked": True}):
                 return True
         except FileNotFoundError:
-            return True  # there is no directory, so that nobody can run it
+            return True  # without a directory nothing can run it
         claim = claim_of(directory)
         return "revoked" in claim or ("group" not in claim and not is_locked(directory / shim.ALIVE))
 
     # ---- one lease -------------------------------------------------------------------------------------------------
 
     def _lay_out(self, directory: Path, lease: Lease) -> None:
-        """The directory is the lease's own from here on; the second caller finds it taken."""
+        """Create the directory and files of a lease; FileExistsError if it was launched before."""
         for parent in (self.root, self.root / "leases", directory.parent):
             parent.mkdir(mode=0o700, exist_ok=True)
         directory.mkdir(mode=0o700)
@@ -156,7 +158,7 @@ class LocalRunner:
         self._write(directory / shim.LEASE, {**record, "plan": plan})
 
     def _description(self, work: Path, workdir: str, lease: Lease, ranks: Sequence[Rank]) -> dict[str, Any]:
-        """What the job itself can read about its lease."""
+        """The description of the lease that the job can read."""
         chosen = lease.command.checkpoint_dir
         return {
             "fairlead": KIND,
@@ -170,12 +172,12 @@ class LocalRunner:
         }
 
     def _work_directory(self, key: Key) -> Path:
-        """Where the job's own side of the lease is."""
+        """The directory of the lease that the job can access."""
         job, number = key
         return self._work / "leases" / job / str(number)
 
     def _write(self, path: Path, record: dict[str, Any], group: int | None = None) -> None:
-        """The whole file or none, for its owner and perhaps one group to read."""
+        """Write a file atomically, readable by its owner and perhaps one group."""
         draft = path.with_suffix(".draft")
         with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             json.dump(record, file)
@@ -197,7 +199,7 @@ class LocalRunner:
         return 1.0 if self._pace is None else self._pace.get(gpu.type, 1.0)
 
     def _environment(self, work: Path, lease: Lease) -> dict[str, str]:
-        """Chosen names of the daemon's, then the job's own, then what only we may set."""
+        """The environment of the job: selected variables of the daemon, then the job's own, then ours."""
         env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         if self._user:
             env |= {"HOME": self._user.pw_dir, "USER": self._user.pw_name, "LOGNAME": self._user.pw_name}
@@ -215,7 +217,7 @@ class LocalRunner:
         return env | ({"FAIRLEAD_EMULATED": "1"} if self.emulated else {})
 
     def _rank_environments(self, lease: Lease, ranks: Sequence[Rank]) -> list[dict[str, str]]:
-        """What the processes see beside that, one for each; a job that is one process sees nothing more."""
+        """The additional variables of each process; none for a job of one process."""
         if not ranks:
             return [{}]
         port = _free_port()
@@ -245,7 +247,7 @@ class LocalRunner:
             return Sight(Condition.VANISHED, asked=asked)
         if is_locked(directory / shim.ALIVE):
             return Sight(Condition.RUNNING, asked=asked, report=self._report(key))
-        # It may have ended since we looked; otherwise it was killed, and what it left behind must not live on.
+        # It may have ended in the meantime; otherwise it was killed, and its other processes must end too.
         ended = self._ended(key, asked)
         if ended is None:
             signal_group(directory, signal.SIGKILL)
@@ -270,7 +272,7 @@ class LocalRunner:
 
 
 def _free_port() -> int:
-    """One that nobody uses now. Rank 0 takes it a moment later; should somebody be faster, its ranks do not meet and the job fails."""
+    """A port that is free now. If another process takes it before rank 0 does, the job fails."""
     with socket.socket() as probe:
         probe.bind((_HERE, 0))
         return int(probe.getsockname()[1])
@@ -291,7 +293,7 @@ def _user(name: str | None) -> pwd.struct_passwd | None:
 
 
 def _check_reachable(root: Path, user: pwd.struct_passwd) -> None:
-    """Jobs of another user read their lease below `root`, which is opened to them when it is laid out."""
+    """Jobs of another user read their lease below `root`, so they must be able to enter its parent directories."""
     for parent in root.parents:
         if parent.exists() and not parent.stat().st_mode & stat.S_IXOTH and parent.stat().st_uid != user.pw_uid:
             raise InputError(

@@ -1,8 +1,8 @@
-"""Runs one lease and outlives the daemon: `python -I -S shim.py DIRECTORY`. Standard library only, imports nothing of ours.
+"""Runs one lease and outlives the daemon: `python -I -S shim.py DIRECTORY`. Imports only the standard library.
 
-It forks itself away, claims the lease, runs the job's command in a process group of its own and writes how it ended. A gang
-is several processes in that group, which begin and end together. The lock on `alive` is held by this process; when the
-lock is free and there is no `exit.json`, it was killed.
+It forks into the background, claims the lease, runs the job's command in a new process group and records its exit code.
+A gang is several processes in that group, which begin and end together. The lock on `alive` is held by this process;
+when the lock is free and there is no `exit.json`, it was killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 LEASE, CLAIM, ALIVE, ASKED, EXIT, LOG = "lease.json", "claim", "alive", "asked", "exit.json", "log"
 CANNOT_RUN = 126  # the exit code of shells for a command that could not be executed
 CHECKPOINTED = 85  # as in fairlead.model.handshake
-_LAST_WORDS_S = 5.0  # between TERM and KILL for the rest of a gang of which one process failed
+_TERM_S = 5.0  # between TERM and KILL for the rest of a gang of which one process failed
 _POLL_S = 0.05
 _ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
@@ -31,12 +31,12 @@ _PREFACE = "trap : TERM USR1\nset -e\n"
 
 
 def main(directory: str) -> int:
-    """0: on its way. Anything else is a refusal, with the reason on standard error."""
+    """Start the lease in the background; the result is 0, or else a refusal with the reason on standard error."""
     os.chdir(directory)
     with open(LEASE, encoding="utf-8") as file:
         plan = json.load(file)["plan"]
     if not os.path.isdir(plan["workdir"]):
-        print(f"workdir {plan['workdir']} is no directory; create it or name another", file=sys.stderr)
+        print(f"workdir {plan['workdir']} is not a directory; create it or name another", file=sys.stderr)
         return 1
     lock = os.open(ALIVE, os.O_CREAT | os.O_RDWR, 0o600)
     if os.fork():
@@ -48,13 +48,13 @@ def main(directory: str) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return 0  # somebody else runs it already
+        return 0  # another process runs it already
     for ignored in _ASKING:
         signal.signal(ignored, signal.SIG_IGN)
     with suppress(OSError, AttributeError, ImportError):
-        import ctypes  # here, where nobody waits for it
+        import ctypes  # here, where nothing waits for it
 
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what the job leaves behind becomes ours to clear away
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # orphans of the job become our children
     code = _run(plan)
     if code is not None:
         _write_whole(EXIT, {"fairlead": "exit/1", "code": code, "time_s": time.time()})
@@ -62,9 +62,9 @@ def main(directory: str) -> int:
 
 
 def _run(plan: dict[str, Any]) -> int | None:
-    """The exit code, None where the lease turned out not to be ours."""
+    """The exit code; None if another process owns the lease."""
     gate, opener = os.pipe()
-    # Kept for the children, which would not hear them as long as they ignore them.
+    # Blocked, so that signals stay pending for the children instead of being ignored.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ASKING)
     children = _fork_all(plan, gate, opener)
     os.close(gate)
@@ -100,10 +100,10 @@ def _fork_all(plan: dict[str, Any], gate: int, opener: int) -> list[int]:
 
 
 def _wait_for_all(group: int, left: set[int], grace_s: float) -> int:
-    """The first exit code that is not 0. Nobody outlives it for long: ranks that wait for one that is gone wait forever.
+    """The first exit code that is not 0. It ends all ranks soon, because ranks that wait for a lost one never return.
 
-    After an error the others have a few seconds. After a checkpoint, or where all were asked to stop anyway, they
-    have their grace: the one that saves may be the last to leave.
+    After an error the others have a few seconds. After a checkpoint, or if all were asked to stop anyway, they
+    have their grace period: the rank that saves may be the last to exit.
     """
     code, give_up_s = 0, math.inf
     while left:
@@ -113,13 +113,13 @@ def _wait_for_all(group: int, left: set[int], grace_s: float) -> int:
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
         if pid not in left:
-            continue  # what the job left behind
+            continue  # an orphan of the job
         left.discard(pid)
         ended = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
         if ended and not code:
             code = ended
             polite = code == CHECKPOINTED or os.path.exists(ASKED)
-            give_up_s = time.monotonic() + (grace_s if polite else _LAST_WORDS_S)
+            give_up_s = time.monotonic() + (grace_s if polite else _TERM_S)
             if left and not polite:
                 with suppress(OSError):
                     os.killpg(group, signal.SIGTERM)
@@ -127,7 +127,7 @@ def _wait_for_all(group: int, left: set[int], grace_s: float) -> int:
 
 
 def _next_end(give_up_s: float) -> tuple[int, int]:
-    """Process and status; 0 as the process once the time is over."""
+    """The next process to end and its status; process 0 once the time is over."""
     if give_up_s == math.inf:
         return os.waitpid(-1, 0)
     while time.monotonic() < give_up_s:
@@ -139,7 +139,7 @@ def _next_end(give_up_s: float) -> tuple[int, int]:
 
 
 def _become(plan: dict[str, Any]) -> NoReturn:
-    """Turns into the job's shell, as the job's user."""
+    """Replace this process by the job's shell, as the job's user."""
     try:
         log = os.open(LOG, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         os.dup2(log, 1)
@@ -152,7 +152,7 @@ def _become(plan: dict[str, Any]) -> NoReturn:
         os.chdir(plan["workdir"])
         for usual in (*_ASKING, signal.SIGPIPE):
             signal.signal(usual, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # what was asked since the claim arrives now
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # signals since the claim arrive now
         os.execve(plan["shell"][0], _words(plan["shell"], plan["setup"], plan["run"]), plan["env"])
     except BaseException as error:
         with suppress(OSError):
@@ -161,7 +161,7 @@ def _become(plan: dict[str, Any]) -> NoReturn:
 
 
 def _words(shell: list[str], setup: str | None, run: str) -> list[str]:
-    """A shell for `run`, or one that has two shells run `setup` and then `run`."""
+    """The command line of a shell for `run`, or for `setup` and then `run`."""
     if setup is None:
         return [*shell, "-c", _PREFACE + run]
     each = " ".join([*shell, "-c"])
@@ -169,7 +169,7 @@ def _words(shell: list[str], setup: str | None, run: str) -> list[str]:
 
 
 def _clear_away(group: int) -> None:
-    """Ends what the job left behind: its GPUs are given to somebody else."""
+    """End the remaining processes of the job, because its GPUs go to another one."""
     with suppress(OSError):
         os.killpg(group, signal.SIGKILL)
     me = os.getpid()
@@ -188,23 +188,23 @@ def _clear_away(group: int) -> None:
             return
 
 
-def claim(path: str, what: dict[str, Any]) -> bool:
-    """Whoever creates the file first owns the lease; the file is there with its whole content or not at all."""
+def claim(path: str, record: dict[str, Any]) -> bool:
+    """Claim a lease by creating the file, atomically; False if another process was first."""
     draft = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
     try:
-        _write_synced(draft, {"fairlead": "claim/1", **what})
+        _write_synced(draft, {"fairlead": "claim/1", **record})
         os.link(draft, path)
     except FileExistsError:
         return False
     finally:
         with suppress(FileNotFoundError):
             os.unlink(draft)
-    _sync_folder(path)  # before anything runs: a power cut must not make it anybody's again
+    _sync_folder(path)  # before anything runs: a power cut must not undo the claim
     return True
 
 
 def born(pid: int) -> int | None:
-    """When the process began, in ticks since boot: a later one with the same number has another. None: not there."""
+    """The start time of a process in ticks since boot, which differs if its number is reused; None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return int(file.read().rpartition(")")[2].split()[19])
@@ -220,16 +220,16 @@ def boot() -> str | None:
         return None
 
 
-def _write_whole(path: str, what: dict[str, Any]) -> None:
+def _write_whole(path: str, record: dict[str, Any]) -> None:
     draft = f"{path}.draft"
-    _write_synced(draft, what)
+    _write_synced(draft, record)
     os.replace(draft, path)
     _sync_folder(path)
 
 
-def _write_synced(path: str, what: dict[str, Any]) -> None:
+def _write_synced(path: str, record: dict[str, Any]) -> None:
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(what, file)
+        json.dump(record, file)
         file.flush()
         os.fsync(file.fileno())
 

@@ -1,1 +1,1 @@
-"""Jobs that only take time: rehearsals and load tests without GPUs."""
+"""Runs jobs that only take time, for rehearsals and load tests without GPUs."""

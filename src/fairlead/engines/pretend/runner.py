@@ -1,6 +1,6 @@
 """A runner that only pretends: `sleep SECONDS` takes that long and anything else no time. For rehearsals without GPUs.
 
-What was started and stopped is kept in one file of JSON lines, so that it survives a restart of the daemon like processes do.
+Starts and stops are kept in a file of JSON lines, so that leases survive a restart of the daemon as processes do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PretendRunner:
         self._launched: dict[Key, Lease] = {}
         self._pretended: dict[Key, _Pretended] = {}
         content = path.read_bytes() if path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]  # a line that was cut off never began
+        whole = content[: content.rfind(b"\n") + 1]  # ignores an incomplete last line
         lines = [json.loads(line) for line in whole.splitlines()]
         if lines and lines[0].get("fairlead") != KIND:
             raise InputError(
@@ -68,7 +68,7 @@ class PretendRunner:
         self._write({"lease": asdict(lease), "ends_s": ends_s})
 
     def ask_to_stop(self, lease: Lease) -> bool:
-        """It obeys at once."""
+        """Stop the lease at once."""
         self._end(lease.key)
         return lease.key in self._pretended
 
@@ -107,7 +107,7 @@ class PretendRunner:
 
 
 class PretendReader:
-    """Exit codes of pretended leases, for processes that run none; they write no log. Reads on from where it was."""
+    """Exit codes of pretended leases, for processes that run none; they write no log. Reads the file incrementally."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -139,7 +139,7 @@ class PretendReader:
 
 
 def _take_in(leases: dict[Key, _Pretended], record: dict[str, Any]) -> None:
-    """One line of the file."""
+    """Apply one line of the file."""
     if "stop" in record:
         job, number = record["stop"]
         leases[job, number].asked = True
