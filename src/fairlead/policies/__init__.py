@@ -1,6 +1,6 @@
-"""One file per paper, pure; the registry collects the `POLICY` (or `POLICIES`) of each.
+"""Scheduling policies, one pure file per paper; the registry collects the `POLICY` (or `POLICIES`) of each.
 
-A new policy is a new file here and its name in `_ALL`, in the order in which policies are listed to users.
+A new policy is a new file here and its name in `_ALL`, which has the order in which users see policies.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find_policy(name: str) -> AnyPolicy:
 
 
 def find_round_policy(name: str) -> Policy:
-    """The registered policy of that name, which must decide rounds: what a service, a replay and a decision need."""
+    """The registered policy of that name, which must decide rounds, as services, replays and decisions need it."""
     return as_round_policy(find_policy(name))
 
 

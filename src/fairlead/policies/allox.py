@@ -13,13 +13,12 @@ from fairlead.policies.type_queues import TypeQueues, join, remaining_times
 
 
 def allox(view: View, memory: TypeQueues | None, *, overtake: bool = False) -> tuple[Grants, TypeQueues]:
-    """An arrival goes to the tail of the queue where it adds least to the total of completion times.
+    """An arrival joins the tail of the queue where it adds least to the total of completion times.
 
-    At the tail nobody else is delayed, so it adds its own: the backlog of the type plus its run time there. Jobs of a
-    queue start in order and run to their end; with `overtake` a job that fits passes one in front of it that does not.
-    Departs: AlloX itself matches all waiting jobs to places in the queues anew at every event, for jobs of one GPU; gangs
-    and the tail rule are how FFT (ICS 2025) sets it up as a baseline. A job that lost its node starts before those
-    that came after it.
+    At the tail it delays no other job, so it adds only its own time: the backlog of the type plus its run time there. Jobs
+    of a queue start in order and run to their end; with `overtake`, a job that fits passes one in front that does not.
+    Departs: AlloX itself matches all waiting jobs to places in the queues again at every event, for jobs of one GPU; gangs
+    and the tail rule are from the baseline in FFT (ICS 2025). A job that lost its node starts before later arrivals.
     """
     remaining_s = remaining_times(view)  # j,t
 
@@ -36,7 +35,7 @@ def allox(view: View, memory: TypeQueues | None, *, overtake: bool = False) -> t
             free[t] -= width
             jobs.append(j)
         elif not overtake:
-            free[t] = 0  # who stands behind waits too
+            free[t] = 0  # later jobs of the queue wait too
     started = np.array(jobs, dtype=np.int64)
     return Grants(
         np.concatenate((held.jobs, started)),

@@ -1,4 +1,4 @@
-"""FFT: every round the cheapest assignment of jobs to GPU types, with compensation for those that lag (ICS 2025)."""
+"""FFT: in every round the cheapest assignment of jobs to GPU types, with compensation for late jobs (ICS 2025)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fairlead.policies.policy import Knows, RoundPolicy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FFTMemory:
-    """What the next round needs to know of this one. Jobs are found again by their key."""
+    """What the next round needs to know about this one. Jobs are identified by their key."""
 
     now_s: float
     job: IntArray  # j  ascending
     rho: FloatArray  # j
     done: FloatArray  # j  units of work
-    fair: FloatArray  # j  W / (tau - a), units a round
+    fair: FloatArray  # j  W / (tau - a), units per round
     mu: FloatArray  # j
-    last_type: IntArray  # j  -1 = has not run yet
+    last_type: IntArray  # j  -1: it has not run yet
     crowd: FloatArray  # j  active jobs x rounds since the job arrived
 
 
@@ -44,7 +44,7 @@ def fft(
     nodes: int = NODES,
     iterations: int = ITERATIONS,
 ) -> tuple[Grants, FFTMemory]:
-    """The cheapest round, where a job is the cheaper the more it lags behind its fair progress.
+    """The cheapest round, in which a job is cheaper the further it lags behind its fair progress.
 
         min  sum_j sum_i [ phi_ij + s_ij - kappa rho_j theta_ij ] x_ij      x_ij in {0, 1}                  (6)
              sum_i x_ij <= 1  every job j,    sum_j d_j x_ij <= Y_i  every type i,    no GPU idle while a job fits
@@ -57,34 +57,34 @@ def fft(
         mu_j(t)    = (t - a_j) / (tau_j - a_j)
 
     Times are in rounds. The unit of work is one round on the slowest type that the job can use, at its width d_j;
-    theta_ij are units a round. tau_j is when the job would end on its isolated share: 1/|A| of every type. A type
-    without the memory has rate 0 and no variable. `kappa` scales the compensation (1 = the paper, 0 = none). `work` is
-    the W of (3): "total" or "remaining". `crowd` is the |A| of tau: "now", or "mean" over the job's life. `alone` is the
-    private cluster: the "share" of all types, or "one-type", the best single one. The linear program is rounded, and
-    where rounding is dear `settle` jobs are decided anew, by a program of up to `nodes` nodes; with `exact`, all jobs.
+    theta_ij are units per round. tau_j is when the job would end on its isolated share: 1/|A| of every type. A type
+    without enough memory has rate 0 and no variable. `kappa` scales the compensation (1: as in the paper, 0: none). `work`
+    is the W of (3): "total" or "remaining". `crowd` is the |A| of tau: "now", or "mean" over the job's life. `alone` is
+    the private cluster: the "share" of all types, or "one-type", the best single one. The linear program is rounded; if
+    rounding is expensive, `settle` jobs are decided again by a program of up to `nodes` nodes; with `exact`, all jobs.
 
-    Departs: by default `costs` are "ranked" (see `ranked_costs`), ours. (3) gives fast GPUs to the longest of the jobs
-    that run, and (5) compensates jobs that will meet their fair time anyway; decisions/0021 has the measurements. Of the
-    paper's terms: the unit is not in the paper, which leaves the weight of rho open. Progress is what was achieved, after
-    restarts and losses, and a decision inside a round counts its part of a round. Weights scale the isolated share.
-    Work conservation is a bonus B d_j per grant and a refill instead of a hard row, for which whole-number solvers often
-    find no point at all: above any cost with the paper's, `idle` with ranked ones. Remaining work does not fall below
-    one unit (or W_j, if less), or a job would become dear just before its end. A job of unknown length is taken for half
-    done, with at least one unit to go.
+    Departs: by default `costs` are "ranked" (see `ranked_costs`), which are ours. (3) gives fast GPUs to the longest
+    running jobs, and (5) compensates jobs that will meet their fair time anyway; decisions/0021 has the measurements.
+    Regarding the paper's terms: the unit is not in the paper, which does not specify the weight of rho. Progress is what
+    was achieved, after restarts and losses, and a decision inside a round counts as its part of a round. Weights scale
+    the isolated share. Work conservation is a bonus B d_j per grant and a refill, instead of a hard row for which
+    whole-number solvers often find no feasible point: B is above any cost with the paper's costs, and `idle` with ranked
+    ones. Remaining work does not fall below one unit (or W_j, if less), because otherwise a job would become expensive
+    just before its end. A job of unknown length is assumed to be half done, with at least one unit to go.
     """
     _check(costs, work, crowd, alone)
     assert view.total is not None, "fft declares that it knows lengths"
     assert view.done is not None
     runs = (view.rate > 0) & (view.capacity >= view.width[:, None])  # j,i
     unit = unit_of_work(view)  # j  samples
-    theta = view.rate * view.round_s / unit[:, None]  # j,i  units a round
+    theta = view.rate * view.round_s / unit[:, None]  # j,i  units per round
     done = view.done / unit  # j
     total = np.maximum(np.where(np.isnan(view.total), 2.0 * view.done + unit, view.total) / unit, 1e-9)  # j  W
     age = (view.now_s - view.arrival_s) / view.round_s  # j  t - a
     now = _recall(view, memory, done, age)
     active = np.where((age > 0) & (crowd == "mean"), now.crowd / np.maximum(age, 1e-300), view.jobs)  # j  |A|
     active = active * view.weight.sum() / (view.jobs * view.weight) if view.jobs else active
-    ideal = np.where(runs, view.ideal_rate * view.round_s / unit[:, None], 0.0)  # j,i  units a round
+    ideal = np.where(runs, view.ideal_rate * view.round_s / unit[:, None], 0.0)  # j,i  units per round
     fair = fair_progress(ideal, view.width, view.capacity, active, alone)  # j
     moves = (now.last_type >= 0)[:, None] & (now.last_type[:, None] != np.arange(len(view.capacity)))  # j,i
     s = np.where(moves, (view.restart_s / view.round_s)[:, None], 0.0)  # j,i  rounds
@@ -103,13 +103,13 @@ def fft(
 
 
 def unit_of_work(view: View) -> FloatArray:
-    """j  samples that the job makes in one round on the slowest type that it can use."""
+    """j  samples that the job processes in one round on the slowest type that it can use."""
     slowest = np.where(view.ideal_rate > 0, view.ideal_rate, np.inf).min(axis=1, initial=np.inf)
     return np.asarray(np.where(np.isfinite(slowest), slowest, 1.0) * view.round_s)
 
 
 def phi(age: FloatArray, theta: FloatArray, W: FloatArray, d: IntArray) -> FloatArray:
-    """j,i  this round's part of the job's fractional completion time, and its GPU volume; 0 where it cannot run."""
+    """j,i  this round's part of the job's fractional completion time, plus its GPU volume; 0 where it cannot run."""
     runs = theta > 0
     volume = np.divide((d * W)[:, None], theta, out=np.zeros_like(theta), where=runs)
     return np.asarray((age / W)[:, None] * theta + volume)
@@ -125,17 +125,17 @@ def ranked_costs(
     s: FloatArray,
     kappa: float,
 ) -> FloatArray:
-    """j,i  what a round's progress is worth, with its sign turned: short jobs first, and those that run late.
+    """j,i  the negative worth of a round's progress: short jobs first, and jobs that are late.
 
         c_ij = - d_j ( ((n - k_j) / n)^2  +  kappa max{0, u_j - 1} ) (theta_ij / best_j - s_ij)
-        r_j  = (W_j - done_j) / best_j          rounds to go on the fastest type, best_j = max_i theta_ij
+        r_j  = (W_j - done_j) / best_j          remaining rounds on the fastest type, best_j = max_i theta_ij
         k_j  = place of the job by its remaining volume d_j r_j, from 0
         u_j  = (t - a_j + r_j) / (tau_j - a_j)   the least finish-time fairness ratio that it can still reach
 
     In the form of (6): phi_ij = - d_j ((n - k_j) / n)^2 theta_ij / best_j, rho_j = d_j max{0, u_j - 1} / best_j, and a
-    move costs the progress that it takes. A round on a fast type is worth most to the shortest job, since all others
-    wait for it. Nothing is compensated while a job can still end within its fair time; who waits longer gets ever
-    dearer to leave out, so that nobody starves.
+    move costs the progress that it takes. A round on a fast type is worth most to the shortest job, because all others
+    wait for it. There is no compensation while a job can still end within its fair time; leaving out a job that waits
+    longer becomes more and more expensive, so that no job starves.
     """
     n = len(age)
     best = np.maximum(theta.max(axis=1, initial=0.0), 1e-300)  # j
@@ -148,9 +148,9 @@ def ranked_costs(
 
 
 def fair_progress(theta: FloatArray, d: IntArray, Y: IntArray, active: FloatArray, alone: str) -> FloatArray:
-    """j  W / (tau - a): units a round on the isolated share, sum_i f_i theta_ij, f_i = Y_i / (|A| d_j), sum_i f_i <= 1.
+    """j  W / (tau - a): units per round on the isolated share, sum_i f_i theta_ij, f_i = Y_i / (|A| d_j), sum_i f_i <= 1.
 
-    "one-type" stays on the best type, as if nothing were ever moved: max_i min(1, f_i) theta_ij with f_i not scaled.
+    "one-type" stays on the best type, as if no job ever moved: max_i min(1, f_i) theta_ij with f_i not scaled.
     """
     if alone == "share":
         return isolated_rate(theta, d, Y, active)
@@ -166,7 +166,7 @@ class _Recalled:
 
 
 def _recall(view: View, memory: FFTMemory | None, done: FloatArray, age: FloatArray) -> _Recalled:
-    """What is remembered of the jobs of this view, with rho brought up to now; a new job starts from nothing."""
+    """The memory of the jobs in this view, with rho updated to now; a new job starts from zero."""
     rho, crowd = np.zeros(view.jobs), age * view.jobs
     last_type = np.maximum(view.held_type, NO_TYPE)
     if memory is None or not memory.job.size or not view.jobs:
@@ -183,19 +183,19 @@ def _recall(view: View, memory: FFTMemory | None, done: FloatArray, age: FloatAr
 
 
 def _check(costs: str, work: str, crowd: str, alone: str) -> None:
-    for name, value, wanted in (
+    for name, value, choices in (
         ("costs", costs, ("ranked", "paper")),
         ("work", work, ("total", "remaining")),
         ("crowd", crowd, ("now", "mean")),
         ("alone", alone, ("share", "one-type")),
     ):
-        if value not in wanted:
-            raise InputError(f'fft: {name} is "{value}"; wanted {" or ".join(wanted)}')
+        if value not in choices:
+            raise InputError(f'fft: {name} is "{value}"; wanted {" or ".join(choices)}')
 
 
 POLICY = RoundPolicy(
     name="fft",
-    summary="Every round the cheapest assignment of jobs to types; a job that lags behind its fair progress gets cheaper.",
+    summary="In every round the cheapest assignment of jobs to types; a job behind its fair progress gets cheaper.",
     paper="FFT (ICS 2025)",
     level=Level.GRANTS,
     allocate=fft,

@@ -1,8 +1,8 @@
-"""Gandiva_fair: equal shares, then trades between tenants with unlike speedups (Chaudhary et al., EuroSys 2020).
+"""Gandiva_fair: equal shares, then trades between tenants with different speedups (Chaudhary et al., EuroSys 2020).
 
 Tenant l holds x_lj GPUs of type j, at first its weight's part of every type. For a pair of types (slow s, fast f) its
 ratio is r_l = W_lf / W_ls. The tenant with the highest ratio that still holds slow GPUs buys fast ones from the tenant
-with the lowest ratio that still holds any, and pays in slow ones at the second-highest ratio of all tenants.
+with the lowest ratio that still holds any, and pays with slow ones at the second-highest ratio of all tenants.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from fairlead.policies.tenants import by_tenants
 
 
 def gandiva_fair(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray:
-    """Shares l,j after all trades. Nobody does worse than with its equal share.
+    """Shares l,j after all trades. No tenant does worse than with its equal share.
 
-    Fast types are traded from the fastest down, each against slow ones from the slowest up; a type is as fast as its
-    mean speedup over those who can use it.
+    Fast types are traded from the fastest down, each for slow ones from the slowest up; the speed of a type is its mean
+    speedup over the tenants that can use it.
 
-    Departs: the paper leaves the order of trades and the second price after the first buyer is done open. Here the price
-    is the second-highest ratio over all tenants, kept between the seller's and the buyer's own; ties go by position. A
-    tenant that can use nothing takes no part.
+    Departs: the paper does not specify the order of trades, nor the second price after the first buyer. Here the price
+    is the second-highest ratio over all tenants, limited to the range between the seller's and the buyer's own; ties are
+    broken by position. A tenant that can use nothing does not take part.
     """
     W = normalise(speedup)
     m, w = np.asarray(capacity, dtype=np.float64), np.where(W.any(axis=1), weight, 0.0)
@@ -38,14 +38,14 @@ def gandiva_fair(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) 
 
 
 def _trade(W: FloatArray, x: FloatArray, slow: int, fast: int) -> None:
-    """All trades of one pair, in place: buyers from the highest ratio down meet sellers from the lowest up."""
+    """Carry out all trades of one pair in place: buyers from the highest ratio down, sellers from the lowest up."""
     able = np.flatnonzero((W[:, slow] > 0) | (W[:, fast] > 0))
     if len(able) < 2:
         return
     ratio = np.divide(W[:, fast], W[:, slow], out=np.full(len(W), np.inf), where=W[:, slow] > 0)
     rising = able[np.argsort(ratio[able], kind="stable")]
     second = ratio[rising[-2]]
-    if not np.isfinite(second):  # those who cannot use the slow type would pay any price; others set it
+    if not np.isfinite(second):  # tenants that cannot use the slow type would pay any price, so others set it
         second = ratio[able][np.isfinite(ratio[able])].max(initial=0.0)
     buyers = able[np.argsort(-ratio[able], kind="stable")]
     b = s = 0
@@ -67,7 +67,7 @@ def _divide(speedup: FloatArray, capacity: FloatArray, weight: FloatArray, _: No
 
 POLICY = RoundPolicy(
     name="gandiva-fair",
-    summary="Every tenant its equal share of every type, then trades between tenants with unlike speedups.",
+    summary="Every tenant gets its equal share of every type, then tenants with different speedups trade.",
     paper="Gandiva_fair (EuroSys 2020)",
     level=Level.SHARES,
     allocate=by_tenants(_divide),

@@ -14,13 +14,13 @@ from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.maxmin import MaxMinSolver
 from fairlead.policies.policy import RoundPolicy
 
-# A solver that has seen this many times more groups than there are now is started afresh.
+# A solver with this many times more groups than there are now is replaced by a new one.
 CROWDED = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GavelMemory:
-    """The last problem with its answer, which is taken again while nothing changes, and the open solver."""
+    """The last problem and its shares, which are reused while nothing changes, and the open solver."""
 
     job: IntArray  # j
     rate: FloatArray  # j,t
@@ -33,13 +33,13 @@ class GavelMemory:
 
 
 def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
-    """The job that is worst off against its isolated share is as well off as it can be, then the total is largest.
+    """The smallest speed relative to the isolated share is as large as possible, then the total is largest.
 
         max  min_j  theta_j.x_j / theta_j.s_j     s.t.  sum_t x_jt <= d_j,   sum_j x_jt <= m_t,   x >= 0
 
     x_jt are GPUs (time fraction times width d_j), theta rates, s the isolated share with the job's weight. Jobs with
     equal rates, width and weight are one group with equal shares: the optimum is unchanged, by convexity.
-    Departs: the second objective, which Gavel leaves to its solver; with it the answer does not depend on the past.
+    Departs: the second objective, which Gavel leaves to its solver; with it, shares do not depend on the past.
     """
     if memory is not None and memory.still_holds(view):
         return memory.shares, memory
@@ -47,38 +47,38 @@ def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
     solver = memory.solver if memory is not None else None
     if solver is None or solver.size > CROWDED * len(first) + 32:
         solver = MaxMinSolver(len(view.capacity))
-    rate = np.where(view.capacity > 0, view.rate[first], 0.0)  # g,t  a type that is down altogether is no type
+    rate = np.where(view.capacity > 0, view.rate[first], 0.0)  # g,t  a type that is down entirely has no rates
     width, weight, whole = view.width[first], view.weight[first], float(view.weight.sum())
     alone = isolated_shares(rate > 0, width, view.capacity, weight, whole)  # g,t  GPUs of one job
     isolated = np.maximum((view.ideal_rate[first] * alone).sum(axis=1), 1e-300)  # g
-    found = solver.solve(rate, 1.0 / isolated, width, count, view.capacity)
+    solution = solver.solve(rate, 1.0 / isolated, width, count, view.capacity)
     shares = Shares(
-        gpus=(alone if found is None else found.shares)[group_of],
+        gpus=(alone if solution is None else solution.shares)[group_of],
         owner_of=np.arange(view.jobs),
         owner_key=view.job,
-        answer=Answer(solver="equal shares" if found is None else "optimal"),
+        answer=Answer(solver="equal shares" if solution is None else "optimal"),
     )
     return shares, GavelMemory(view.job, view.rate, view.capacity, shares, solver)
 
 
 def _same(one: IntArray | FloatArray, other: IntArray | FloatArray) -> bool:
-    """Equal; while nothing changes a view shows the very same arrays."""
+    """Whether two arrays are equal; while nothing changes, views share the same arrays."""
     return one is other or np.array_equal(one, other)
 
 
 def divide_max_min(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray | None:
-    """Shares l,t between tenants, who may hold many GPUs: the same rule without the cap of a gang. None = gave up.
+    """Shares l,t of tenants, by the same rule without the limit of a gang. None if the solver gave up.
 
         max  min_l  (W_l.x_l / w_l) / (W_l.m / sum(w))     s.t.  sum_l x_lt <= m_t,   x >= 0
 
-    Tenants with equal speedups are one group, which counts with their weights.
+    Tenants with equal speedups are one group with the sum of their weights.
     """
     groups, group_of = np.unique(speedup, axis=0, return_inverse=True)  # g,t  l
     count = np.bincount(group_of, weight, len(groups))  # g
-    alone = np.maximum(groups @ capacity, 1e-300) / weight.sum()  # g  of one unit of weight
+    alone = np.maximum(groups @ capacity, 1e-300) / weight.sum()  # g  isolated throughput of one unit of weight
     any_width = np.full(len(groups), MOST_GPUS)
-    found = MaxMinSolver(len(capacity)).solve(groups, 1.0 / alone, any_width, count, capacity)
-    return None if found is None else found.shares[group_of] * weight[:, None]
+    solution = MaxMinSolver(len(capacity)).solve(groups, 1.0 / alone, any_width, count, capacity)
+    return None if solution is None else solution.shares[group_of] * weight[:, None]
 
 
 def _group(view: View) -> tuple[IntArray, IntArray, IntArray]:
@@ -95,7 +95,7 @@ def _group(view: View) -> tuple[IntArray, IntArray, IntArray]:
 
 POLICY = RoundPolicy(
     name="gavel",
-    summary="The job worst off against its isolated share is as well off as it can be, then the total is largest.",
+    summary="The smallest speed relative to the isolated share is as large as possible, then the total is largest.",
     paper="Gavel (OSDI 2020), heterogeneity-aware max-min",
     level=Level.SHARES,
     allocate=gavel,

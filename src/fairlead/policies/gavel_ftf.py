@@ -17,23 +17,24 @@ from fairlead.policies.policy import Knows, RoundPolicy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FtfMemory:
-    """The last answer, and by job how long what it has done would have taken alone."""
+    """The last shares, and for each job how long its completed work would have taken alone."""
 
     kept: KeptShares
     done: FloatArray  # j  samples
     alone_s: FloatArray  # j
-    alone_rate: FloatArray  # j  samples/s, when the answer was found
+    alone_rate: FloatArray  # j  samples/s, at the time of the last shares
 
 
 def gavel_ftf(view: View, memory: FtfMemory | None, *, every_s: float = 1800.0) -> tuple[Shares, FtfMemory]:
-    """The job that ends latest against its time alone does so as early as it can.
+    """The job that ends latest relative to its time alone ends as early as possible.
 
         min  max_j  rho_j,     rho_j = (t_j + n_j / theta_j.x_j) / (a_j + n_j / theta_j.s_j)
 
-    t_j is the time since the job arrived, n_j what is left to do, s_j its isolated share, a_j the time that what is done
-    would have taken with it. Then the sum of speeds against the isolated ones is largest.
-    For L = 1 / rho this asks for speeds n_j L / (T_j - L t_j), T_j = a_j + n_j / theta_j.s_j: the largest L is sought.
-    A job of unknown length counts as long as the others on average. Shares stand for `every_s` while nobody comes or goes.
+    t_j is the time since the job arrived, n_j its remaining work, s_j its isolated share, a_j the time that its completed
+    work would have taken with that share. The second objective is the sum of speeds relative to the isolated ones.
+    For L = 1 / rho this needs speeds of n_j L / (T_j - L t_j), T_j = a_j + n_j / theta_j.s_j, with the largest L possible.
+    A job of unknown length counts as long as the others on average. Shares are kept for `every_s` while no job arrives or
+    ends.
     """
     if memory is not None and memory.kept.still_holds(view):
         return memory.kept.shares, memory
@@ -54,8 +55,10 @@ def gavel_ftf(view: View, memory: FtfMemory | None, *, every_s: float = 1800.0) 
 def finish_time_shares(
     gangs: Gangs, to_go_s: FloatArray, since_s: FloatArray, alone_s: FloatArray, alone_speed: FloatArray
 ) -> FloatArray | None:
-    """Shares of all jobs; by living job the seconds left at full speed, since its arrival, and alone so far, and the part of
-    full speed that it has alone. None where there is nobody or the solver gave up.
+    """Shares of all jobs; None if there are no jobs or the solver gave up.
+
+    The arguments by active job are the seconds left at full speed, since its arrival, and alone so far, and its speed
+    alone as a fraction of full speed.
     """
     if not to_go_s.size:
         return None
@@ -65,16 +68,16 @@ def finish_time_shares(
         left_s = expected_s - level * since_s
         return level * to_go_s / left_s, to_go_s * expected_s / (left_s * left_s)
 
-    # Nobody can be faster than at full speed from now on.
+    # No job can be faster than at full speed from now on.
     raised = raise_level(gangs, need, most=float((expected_s / (since_s + to_go_s)).min()))
     return None if raised is None else gangs.shares(raise_total(gangs, raised, 1.0 / alone_speed))
 
 
 def _alone_so_far(view: View, memory: FtfMemory | None, alone_rate: FloatArray) -> FloatArray:
-    """j  what has been done since the last answer counts at the isolated rate of that time."""
+    """j  time alone so far; work since the last shares counts at the isolated rate of that time."""
     assert view.done is not None
     with np.errstate(divide="ignore", invalid="ignore"):
-        alone_s = np.nan_to_num(view.done / alone_rate, nan=0.0, posinf=0.0)  # j  of those who are new
+        alone_s = np.nan_to_num(view.done / alone_rate, nan=0.0, posinf=0.0)  # j  for new jobs
         if memory is not None and memory.kept.job.size and view.jobs:
             known, at = _places(view.job, memory.kept.job)
             more = np.maximum(view.done[known] - memory.done[at], 0.0) / memory.alone_rate[at]
@@ -83,7 +86,7 @@ def _alone_so_far(view: View, memory: FtfMemory | None, alone_rate: FloatArray) 
 
 
 def _places(job: IntArray, known: IntArray) -> tuple[IntArray, IntArray]:
-    """Jobs that are in `known`, and where."""
+    """The jobs that are in `known`, and their positions there."""
     at = np.minimum(np.searchsorted(known, job), len(known) - 1)
     same = np.flatnonzero(known[at] == job)
     return same, at[same]
@@ -91,7 +94,7 @@ def _places(job: IntArray, known: IntArray) -> tuple[IntArray, IntArray]:
 
 POLICY = RoundPolicy(
     name="gavel-ftf",
-    summary="The job that ends latest against its time alone ends as early as it can, then the total speed is largest.",
+    summary="The job that ends latest relative to its time alone ends as early as possible, then the total speed is largest.",
     paper="Gavel (OSDI 2020), finish-time fairness",
     level=Level.SHARES,
     allocate=gavel_ftf,

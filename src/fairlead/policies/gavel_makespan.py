@@ -13,14 +13,14 @@ from fairlead.policies.policy import Knows, RoundPolicy
 
 
 def gavel_makespan(view: View, memory: KeptShares | None, *, every_s: float = 1800.0) -> tuple[Shares, KeptShares]:
-    """All jobs that are here now end as early as the last of them can, at constant shares.
+    """The last of the active jobs ends as early as possible, at constant shares.
 
         min  max_j  n_j / theta_j.x_j     s.t.  sum_t x_jt <= d_j,   sum_j x_jt <= m_t,   x >= 0
 
-    n_j is what is left to do, theta_jt the rate per GPU. Then the sum of 1 / time to go is largest. A job of unknown
-    length counts as long as the others on average. Shares stand for `every_s` while nobody comes or goes.
-    Departs: the smallest time is found exactly, by a linear program in 1 / time, where Gavel halves an interval until it is
-    within 5 % and takes any shares that meet it.
+    n_j is the remaining work, theta_jt the rate per GPU. The second objective is the sum of 1 / remaining time. A job of
+    unknown length counts as long as the others on average. Shares are kept for `every_s` while no job arrives or ends.
+    Departs: the smallest time is computed exactly, by a linear program in 1 / time; Gavel bisects until it is within 5 %
+    and accepts any shares that meet it.
     """
     if memory is not None and memory.still_holds(view):
         return memory.shares, memory
@@ -37,7 +37,7 @@ def gavel_makespan(view: View, memory: KeptShares | None, *, every_s: float = 18
 
 POLICY = RoundPolicy(
     name="gavel-makespan",
-    summary="The last of the jobs that are here ends as early as it can.",
+    summary="The last of the active jobs ends as early as possible.",
     paper="Gavel (OSDI 2020), makespan (its minimum total duration)",
     level=Level.SHARES,
     allocate=gavel_makespan,

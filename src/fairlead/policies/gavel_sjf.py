@@ -18,7 +18,7 @@ ITERATIONS = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SJFMemory:
-    """The last problem with its answer, which is taken again while the order and the capacity stay."""
+    """The last problem and its shares, which are reused while the order and the capacity stay the same."""
 
     order: IntArray  # keys of jobs, the shortest first
     capacity: IntArray  # t
@@ -26,14 +26,14 @@ class SJFMemory:
 
 
 def gavel_sjf(view: View, memory: SJFMemory | None) -> tuple[Shares, SJFMemory]:
-    """Shares by time, the shorter the remaining time on its fastest type the more a job's speed counts.
+    """Shares of time in which a job's speed counts for more the shorter its remaining time on its fastest type is.
 
         max  sum_j (n - k_j) theta_j.x_j / max_t theta_jt      s.t.  sum_t x_jt <= 1,   sum_j d_j x_jt <= m_t,   x >= 0
 
-    k_j is the job's place in the order, 0 = shortest. This is Gavel's first-in-first-out objective with the order of
-    shortest jobs: its own words for this policy ("minimise the time of the shortest job") fix one job's share only.
-    A job of unknown length goes last.
-    Departs: the weights; and x is held while the order stays, where Gavel solves again after a reset interval.
+    k_j is the job's place in the order, 0 for the shortest. This is Gavel's first-in-first-out objective with the order
+    of shortest jobs: Gavel's own description of this policy ("minimise the time of the shortest job") determines only one
+    job's share. A job of unknown length goes last.
+    Departs: the weights; and x is kept while the order stays the same, while Gavel solves again after a reset interval.
     """
     assert view.total is not None, "gavel-sjf declares that it knows lengths"
     assert view.done is not None
@@ -62,7 +62,7 @@ def gavel_sjf(view: View, memory: SJFMemory | None) -> tuple[Shares, SJFMemory]:
 
 
 def _solve(view: View, gain: FloatArray) -> FloatArray | None:
-    """j,t  GPUs; None = gave up."""
+    """j,t  GPUs; None if the solver gave up."""
     jobs, types = np.nonzero((view.rate > 0) & (view.capacity >= view.width[:, None]))
     width = view.width[jobs].astype(np.float64)
     cells, rows = len(jobs), view.jobs + len(view.capacity)
@@ -76,17 +76,17 @@ def _solve(view: View, gain: FloatArray) -> FloatArray | None:
         index=np.column_stack((jobs, view.jobs + types)).ravel(),
         value=np.column_stack((np.ones(cells), width)).ravel(),
     )
-    found = solve(program, Limit(iterations=ITERATIONS))
-    if not isinstance(found, Optimal):
+    outcome = solve(program, Limit(iterations=ITERATIONS))
+    if not isinstance(outcome, Optimal):
         return None
     gpus = np.zeros(gain.shape)
-    gpus[jobs, types] = found.x * width
+    gpus[jobs, types] = outcome.x * width
     return gpus
 
 
 POLICY = RoundPolicy(
     name="gavel-sjf",
-    summary="Shares that favour the speed of the jobs with the shortest time to go.",
+    summary="Shares that favour the speed of the jobs with the shortest remaining time.",
     paper="Gavel (OSDI 2020), shortest job first",
     level=Level.SHARES,
     allocate=gavel_sjf,

@@ -19,11 +19,11 @@ INSIDE = ("fair", "fifo")
 
 
 def gavel_waterfill(view: View, memory: KeptShares | None) -> tuple[Shares, KeptShares]:
-    """Max-min against the isolated share; who is held down by what has run out stays, the others rise further.
+    """Max-min relative to the isolated share; jobs limited by types that have run out stop, the others rise further.
 
-    With u_j the speed of a job that has every type to itself, all rise by w_j u_j at once. Lexicographic max-min: nobody
-    could have more but at the cost of somebody who has no more, per weight.
-    Departs: Gavel finds out who is held down by a mixed-integer program after each step; here the prices tell.
+    With u_j the speed of a job that has every type to itself, all rise by w_j u_j at once. This is the lexicographic
+    max-min: no job could have more except at the cost of a job that has no more, per weight.
+    Departs: Gavel determines the limited jobs by a mixed-integer program after each step; here they follow from prices.
     """
     if memory is not None and memory.still_holds(view):
         return memory.shares, memory
@@ -35,8 +35,8 @@ def gavel_waterfill(view: View, memory: KeptShares | None) -> tuple[Shares, Kept
 def gavel_hierarchical(view: View, memory: KeptShares | None, *, inside: str = "fair") -> tuple[Shares, KeptShares]:
     """The same over tenants by their weights, and inside a tenant over its jobs: `fair` by the jobs' weights, or `fifo`.
 
-    w_j = w_tenant w_j / (weights of the tenant's jobs that still rise); with `fifo` the first of them has all of it. What a
-    job that has stopped cannot use goes to others of its tenant first, and to other tenants when none of them rises.
+    w_j = w_tenant w_j / (weights of the tenant's jobs that still rise); with `fifo`, the first of them has all of it. What
+    a stopped job cannot use goes to other jobs of its tenant first, and to other tenants when none of these rises.
     """
     choose("inside", inside, INSIDE)
     if memory is not None and memory.still_holds(view):
@@ -69,10 +69,10 @@ def _fill(
     dead = ~gangs.alive
 
     def weigh_alive(stopped: BoolArray) -> FloatArray:
-        """In parts of all weights, of the groups that can run."""
-        everybody = dead.copy()
-        everybody[gangs.alive] = stopped
-        weight = weigh(everybody)[gangs.alive]
+        """Weights of the groups that can run, as parts of all weights."""
+        all_stopped = dead.copy()
+        all_stopped[gangs.alive] = stopped
+        weight = weigh(all_stopped)[gangs.alive]
         return np.asarray(weight / max(float(weight.sum()), 1e-300))
 
     part = fill_water(gangs, unit, weigh_alive, inherit=inherit) if gangs.alive.any() else None
@@ -85,7 +85,7 @@ def _fill(
 
 
 def _groups(view: View, kind: IntArray) -> tuple[IntArray, IntArray]:
-    """Group of each job (j) and the first job of each group (g), in order of their first jobs."""
+    """The group of each job (j) and the first job of each group (g), in order of their first jobs."""
     _, first, group = np.unique(kind, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     place = np.empty(len(order), dtype=np.int64)
@@ -96,7 +96,7 @@ def _groups(view: View, kind: IntArray) -> tuple[IntArray, IntArray]:
 POLICIES = (
     RoundPolicy(
         name="gavel-waterfill",
-        summary="Max-min against the isolated share, level by level: who is held down stays, the others rise further.",
+        summary="Max-min relative to the isolated share, level by level: jobs at a limit stop, the others rise further.",
         paper="Gavel (OSDI 2020), max-min with water filling",
         level=Level.SHARES,
         allocate=gavel_waterfill,

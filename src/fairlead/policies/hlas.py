@@ -1,8 +1,8 @@
 """Heterogeneity-aware least attained service: Hare for jobs of unknown length (IEEE TCC 2024).
 
-The paper's abstract is all that is public: no prior knowledge of jobs, least attained service that is aware of GPU types,
-relaxed synchronisation. Departs: queues, thresholds and the promotion are those of Tiresias, read in reference seconds.
-A rule is made from `Known`, which has no lengths, and job n's part of it from jobs that came before n.
+Only the paper's abstract is public: no prior knowledge of jobs, least attained service that is aware of GPU types,
+relaxed synchronisation. Departs: queues, thresholds and promotion are those of Tiresias, in reference seconds.
+A rule is made from `Known`, which has no lengths, and job n's part of the rule only from jobs that arrived before n.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def plan(
     sigma: float = SIGMA,
     advantage: float = MILD_ADVANTAGE,
 ) -> TaskPlan:
-    """`hlas` as a policy; with `promote` = 0 nothing is promoted."""
+    """`hlas` as a policy; with `promote` = 0 no job is promoted."""
     rule = hlas(
         known,
         first_tasks=first_tasks,
@@ -57,14 +57,14 @@ def hlas(
     sigma: float = SIGMA,
     advantage: float = ADVANTAGE,
 ) -> Rule:
-    """Queue by attained service A_n / w_n, first come first served inside a queue.
+    """Queues by attained service A_n / w_n, first come first served inside a queue.
 
         A_n = sum over tasks started of p_n,   p_n = min_g T[n,g]
 
-    is in reference seconds: what the service would have taken on the type that suits the job best, so an hour on a slow
-    GPU does not count like an hour on a fast one. Queue 0 ends at `first_tasks` median tasks, each further one `growth`
-    times later. A job that has waited `promote` times its service A_n / k_n since its last task goes back to queue 0.
-    With promote = inf nothing is promoted.
+    is in reference seconds: the time that the service would have taken on the type that suits the job best, so an hour on
+    a slow GPU counts for less than an hour on a fast one. Queue 0 ends at `first_tasks` median tasks, each further queue
+    `growth` times later. A job that has waited `promote` times its service A_n / k_n since its last task returns to queue
+    0. With promote = inf, no job is promoted.
     """
     p = known.fastest_s
     return Rule(
@@ -80,12 +80,12 @@ def hlas(
 
 
 def _median_so_far(values: FloatArray) -> FloatArray:
-    seen: list[float] = []
-    found = []
+    ranked: list[float] = []
+    medians = []
     for value in values.tolist():
-        insort(seen, value)
-        found.append((seen[(len(seen) - 1) // 2] + seen[len(seen) // 2]) / 2)
-    return np.array(found)
+        insort(ranked, value)
+        medians.append((ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2)
+    return np.array(medians)
 
 
 POLICY = TaskPolicy(

@@ -1,6 +1,6 @@
-"""Heterogeneity-aware least attained service in rounds: Hare for a cluster that is given out in whole grants (TCC 2024).
+"""Heterogeneity-aware least attained service in rounds: Hare for a cluster that grants whole GPUs (TCC 2024).
 
-Single tasks are decided on the workers, which split each training round over whatever GPUs were granted.
+Single tasks are decided on the workers, which split each training round over the granted GPUs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
 from fairlead.policies.policy import RoundPolicy
 
-# A job that is this close to the end of its queue has reached it: service is a sum, and sums differ in their last digits.
+# A job this close to the end of its queue has reached it, because service is a sum with rounding errors.
 REACHED = 1.0 - 1e-6
 NOTHING: dict[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceService:
-    """By job: GPU-seconds held when we last looked, and what they were worth on the job's best type."""
+    """By job: the GPU-seconds held at the last decision, and their equivalent on the job's best type."""
 
     job: IntArray  # j  ascending
     attained_gpu_s: FloatArray  # j
@@ -41,19 +41,19 @@ def hlas_rounds(
 ) -> tuple[Grants, ReferenceService]:
     """Queues by attained service A_j / w_j in reference seconds, first come first served inside a queue.
 
-    A GPU-second counts by how fast the job runs there against its best type. Queue 0 ends at `first_s` GPU-seconds, each
-    further one `growth` times later. Each job takes the type that finishes its work first among those with room, where
-    the rate on a type is divided by V_t^advantage, V_t the geometric mean of the active jobs' speeds on it against their
-    best; a job with relaxed synchronisation takes a mix of free GPUs if that is better. A mix in which a slow GPU would
-    idle is taken only if the job fits nowhere else and nobody else wants those GPUs.
-    Departs: no job waits for a busy GPU, since a round gives out all of them anew; nothing is promoted.
+    A GPU-second counts by the job's speed there relative to its best type. Queue 0 ends at `first_s` GPU-seconds, each
+    further queue `growth` times later. Each job takes the type that finishes its work first among those with room, where
+    the rate on a type is divided by V_t^advantage, V_t the geometric mean of the active jobs' speeds on it relative to
+    their best; a job with relaxed synchronisation takes a mix of free GPUs if that is better. A mix in which a slow GPU
+    would idle is taken only if the job fits nowhere else and no other job can use those GPUs.
+    Departs: no job waits for a busy GPU, because every round hands out all GPUs again; no job is promoted.
     """
     service = _served(view, memory)
     with np.errstate(over="ignore"):
         edges = REACHED * first_s * growth ** np.arange(queues - 1)
     attained = service.reference_s / view.weight  # j
     queue = np.searchsorted(edges, attained, side="right")
-    order = np.argsort(queue, kind="stable")  # jobs are in order of arrival already
+    order = np.argsort(queue, kind="stable")  # jobs are already in order of arrival
     price = _prices(view.ideal_rate, advantage)  # t
     if np.count_nonzero(view.relaxed & (view.width > 1)):
         grants = _with_mixes(view, order, price)
@@ -64,7 +64,7 @@ def hlas_rounds(
 
 
 def _served(view: View, memory: ReferenceService | None) -> ReferenceService:
-    """What was attained since the last look counts by the speed on what is held now: nothing changes in between."""
+    """The service so far. Since the last decision it counts at the speed on the GPUs held now, which did not change."""
     reference_s, before = np.zeros(view.jobs), np.zeros(view.jobs)
     if memory is not None and memory.job.size and view.jobs:
         at = np.minimum(np.searchsorted(memory.job, view.job), len(memory.job) - 1)
@@ -74,7 +74,7 @@ def _served(view: View, memory: ReferenceService | None) -> ReferenceService:
 
 
 def _speed(view: View) -> FloatArray:
-    """j  rate on what is held over that on the best type; 1 for those who hold nothing (any more)."""
+    """j  rate on the held GPUs relative to the best type; 1 for jobs that hold nothing (any more)."""
     best = np.maximum(view.ideal_rate.max(axis=1, initial=0.0), 1e-300)
     speed = np.ones(view.jobs)
     pure = np.flatnonzero(view.held_type >= 0)
@@ -85,7 +85,7 @@ def _speed(view: View) -> FloatArray:
 
 
 def _prices(rate: FloatArray, advantage: float) -> FloatArray:
-    """t  V_t^advantage over the active jobs; types that nobody can use cost nothing to speak of."""
+    """t  V_t^advantage over the active jobs; types that no job can use have a negligible price."""
     best = rate.max(axis=1, initial=0.0)[:, None]
     runs = rate > 0
     logs = np.log(np.divide(rate, best, out=np.ones_like(rate), where=runs))
@@ -98,28 +98,28 @@ def _with_mixes(view: View, order: IntArray, price: FloatArray) -> Grants:
     for j in order.tolist():
         if hand.unused == 0:
             break
-        found, waste = hand.best(j)
-        if found and waste:
+        gpus_of_type, waste = hand.best(j)
+        if gpus_of_type and waste:
             wasteful.append(j)
-        elif found:
-            hand.give(j, found)
+        elif gpus_of_type:
+            hand.give(j, gpus_of_type)
     for j in wasteful:
         hand.give(j, hand.best(j)[0])
-    jobs, types, gpus = np.array(list(_entries(hand.given)), dtype=np.int64).reshape(-1, 3).T
+    jobs, types, gpus = np.array(list(_entries(hand.granted)), dtype=np.int64).reshape(-1, 3).T
     return Grants(jobs, types, gpus)
 
 
-def _entries(given: Iterable[tuple[int, dict[int, int]]]) -> Iterator[tuple[int, int, int]]:
-    for j, by_type in given:
+def _entries(granted: Iterable[tuple[int, dict[int, int]]]) -> Iterator[tuple[int, int, int]]:
+    for j, by_type in granted:
         for t, gpus in sorted(by_type.items()):
             yield j, t, gpus
 
 
 class _Hand:
-    """What is left to give, and what was given."""
+    """The GPUs that are left, and the grants so far."""
 
     def __init__(self, view: View, price: FloatArray) -> None:
-        self.given: list[tuple[int, dict[int, int]]] = []
+        self.granted: list[tuple[int, dict[int, int]]] = []
         self.left: list[int] = view.capacity.tolist()  # t
         self.unused = sum(self.left)
         self._view = view
@@ -132,13 +132,13 @@ class _Hand:
 
     def give(self, j: int, by_type: dict[int, int]) -> None:
         if by_type:
-            self.given.append((j, by_type))
+            self.granted.append((j, by_type))
         for t, gpus in by_type.items():
             self.left[t] -= gpus
             self.unused -= gpus
 
     def best(self, j: int) -> tuple[dict[int, int], bool]:
-        """GPUs by type, nothing if nothing fits; and whether some of them would idle."""
+        """The best GPUs for a job by type, empty if nothing fits; and whether some of them would idle."""
         width = self._width[j]
         if width > self.unused:
             return NOTHING, False
@@ -151,7 +151,7 @@ class _Hand:
         return ({pure: width} if pure >= 0 else NOTHING), False
 
     def _mix(self, j: int, width: int) -> tuple[dict[int, int], float, bool]:
-        """The GPUs that it likes best, their value to it, and whether one of them would get no task."""
+        """The best mix of GPUs for a job, its value, and whether one of the GPUs would get no task."""
         rate = {t: self._view.rate_at(j, t, width, 2) for t, may in enumerate(self._mixable[j]) if may and self.left[t]}
         mix: dict[int, int] = {}
         need, cost = width, 0.0
@@ -171,12 +171,12 @@ class _Hand:
 
 
 def _sinks_in_s(view: View, grants: Grants, to_next: FloatArray) -> float:
-    """Until the first of those that are granted something falls into the next queue; `to_next` is by job."""
+    """Seconds until the first job with a grant moves to the next queue; `to_next` is by job."""
     if not grants.jobs.size:
         return float("inf")
     jobs = np.unique(grants.jobs)
     gpus = np.bincount(grants.jobs, grants.gpus, view.jobs)[jobs]
-    # At its fastest: an answer that is looked at too early is found to hold.
+    # At its fastest rate: if the decision is reviewed too early, it is simply confirmed.
     return max(float((to_next[jobs] * view.weight[jobs] / gpus).min()), 0.0)
 
 

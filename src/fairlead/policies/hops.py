@@ -16,7 +16,7 @@ from fairlead.policies.hops_planner import POWER, SERVED, SIGMA, Planner, free_f
 from fairlead.policies.policy import Knows, RoundPolicy
 from fairlead.rates.age import expected_age_s, latency_ratio
 
-SLACK = 0.25  # of its age that a job may fall behind while it runs before that counts
+SLACK = 0.25  # the part of its age by which a running job may fall behind before it counts as late
 
 
 def hops(
@@ -33,28 +33,28 @@ def hops(
     widen: bool = True,
     solve_s: float | None = None,
 ) -> tuple[Placement, None]:
-    """The queue by priority; its head, as far as the GPUs reach, enters a program over configurations.
+    """The head of the priority queue, as far as the GPUs suffice, enters a program over configurations.
 
         max  sum_ic (u_i^lambda G_ic + K u_i^4 R_i) X_ic     s.t.  sum_c X_ic <= 1,    sum_ic X_ic a_icn <= S_n,   X in {0,1}
 
-    G is the rate of job i in configuration c over its smallest one, S_n the idle GPUs of node n, R_i the job's smallest
-    width and u_i = (prior_i + bias) over the largest; `power` is lambda, `served` K. So whoever is late gets GPUs at all,
-    and where the fast ones go is left to speed. The priority is the latency ratio, or by how much of its age the job fell
-    behind while it ran, less a quarter, if that is more.
-    While GPUs are idle a further plan is made on them, up to `plans`; its window is mended so that jobs which mind
-    being spread do not keep fragments from those who do not.
-    What no plan can use goes to jobs that are placed, if they are worth more with it (`widen`).
+    G is the rate of job i in configuration c relative to its smallest rate, S_n the idle GPUs of node n, R_i the job's
+    smallest width and u_i = (prior_i + bias) relative to the largest; `power` is lambda, `served` is K. The second term
+    decides which jobs get GPUs at all (the late ones), the first where the fast GPUs go. The priority is the larger of
+    the latency ratio and the part of its age by which the job fell behind while it ran, less a quarter.
+    While GPUs are idle, a further plan is made for them, up to `plans`; its window is adjusted so that jobs which lose
+    speed when they are spread do not keep fragments from jobs which do not.
+    GPUs that no plan can use go to placed jobs that are worth more with them (`widen`).
     As in the paper: priority=latency-ratio, power=1, served=0, restart=False, widen=False.
 
-    Departs: with `restart` every configuration but the present one is multiplied by (T - n S) / (T + S), at least 0.5,
-    where the job has run for T and paid n restarts of S; the paper moves jobs as if that were free.
+    Departs: with `restart`, every configuration except the present one is multiplied by (T - n S) / (T + S), at least
+    0.5, where the job has run for T and paid n restarts of S; in the paper, moves are free.
     A gang whose smallest width needs several nodes may be spread at all its widths, not only the smallest.
-    A GPU in use is worth 1e-2, and weights stay within 1e4 of each other. Jobs that have to stay (they started a moment
-    ago, or the round is under way) are not planned at all. A job of unknown length has the median age of the others.
-    Later plans see only jobs that fit into the fragments, so that a gang at the head does not keep them idle.
-    Neighbours are nodes of the type that follow each other among those with idle GPUs.
-    `solve_s` limits every solve on a live cluster; if one is late, jobs of the window that run stay where they are and
-    the others follow in queue order.
+    A GPU in use is worth 1e-2, and weights stay within a factor of 1e4. Jobs that have to stay (they have just started,
+    or a round is in progress) are not planned at all. A job of unknown length has the median age of the others.
+    Later plans include only jobs that fit into the fragments, so that a gang at the head does not keep them idle.
+    Neighbours are nodes of one type that are consecutive among those with idle GPUs.
+    `solve_s` limits every solve on a live cluster; if a solve exceeds it, running jobs of the window stay where they are
+    and the others follow in queue order.
     """
     prior = _priority(view, priority)  # j
     pinned = np.zeros(view.jobs, dtype=np.bool_) if view.pinned is None else view.pinned
@@ -89,24 +89,24 @@ def hops(
 
 
 def queue_order(prior: FloatArray) -> IntArray:
-    """The highest priority first, ties by arrival."""
+    """Jobs with the highest priority first, ties by arrival."""
     return np.argsort(-prior, kind="stable")
 
 
 def window(queue: IntArray, least: IntArray, gpus: int) -> IntArray:
-    """The head of the queue: until the smallest widths add up to the GPUs there are."""
+    """The head of the queue, until the smallest widths add up to the available GPUs."""
     before = np.cumsum(least[queue]) - least[queue]
     return queue[before < gpus]
 
 
 def adjust(jobs: IntArray, queue: IntArray, sensitivity: FloatArray, least: IntArray, gpus: int) -> IntArray:
-    """The window with jobs added from behind its edge that mind being spread less than the queue does on average.
+    """The window, extended by later jobs that lose less by being spread than the queue does on average.
 
-    One after another, as long as the window's mean is above that of the queue, and only who could fit.
+    They are added one after another as long as the window's mean is above that of the queue, and only if they could fit.
     """
     if not queue.size:
         return jobs
-    minds = np.minimum(sensitivity, 1e6)  # who does not run spread at all
+    minds = np.minimum(sensitivity, 1e6)  # finite also for jobs that do not run spread at all
     mean = float(minds[queue].mean())
     total, chosen = float(minds[jobs].sum()), jobs.tolist()
     inside = set(chosen)
@@ -122,8 +122,8 @@ def adjust(jobs: IntArray, queue: IntArray, sensitivity: FloatArray, least: IntA
 def late_by(view: View) -> FloatArray:
     """j  max(LR, (time in the system + what remains at the expected speed) / age - 1 - slack)
 
-    The two are the same but for the slack as long as a job runs as fast as was expected of it. Of a job whose length
-    nobody knows only the waiting can be told.
+    Apart from the slack, the two are equal as long as a job runs as fast as expected. For a job of unknown length, only
+    its waiting time is known.
     """
     age_s, ratio = expected_age_s(view), latency_ratio(view)
     behind = (view.now_s - view.arrival_s + _remaining_s(view)) / age_s - 1.0 - SLACK
@@ -139,7 +139,7 @@ def _finish_time_fairness(view: View) -> FloatArray:
     alone = isolated_rate(view.ideal_rate, view.width, view.cluster.capacity, np.full(view.jobs, float(view.jobs)))
     work = expected_age_s(view) * np.maximum(
         view.ideal_rate.mean(axis=1), 1e-300
-    )  # samples, also where nobody declared them
+    )  # samples, also for jobs without a declared length
     total = np.where(np.isfinite(_total(view)), _total(view), work)
     alone_s = total / np.maximum(alone, 1e-300)
     return np.asarray((view.now_s - view.arrival_s + _remaining_s(view)) / np.maximum(alone_s, 1e-9))
@@ -168,7 +168,7 @@ _PRIORITIES: dict[str, Callable[[View], FloatArray]] = {
 
 POLICY = RoundPolicy(
     name="hops",
-    summary="Who is latest first; each gets a concrete place, by a program that weighs lateness and speeds.",
+    summary="The latest jobs first; each gets concrete nodes from a program that weighs lateness and speed.",
     paper="Hops (SoCC 2024)",
     level=Level.PLACEMENT,
     allocate=hops,

@@ -1,4 +1,4 @@
-"""What Hops plans with: the configurations of jobs, what each is worth, and one plan over those who stand in the window."""
+"""The planner of Hops: the configurations of jobs, the value of each, and one plan for the jobs in the window."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from fairlead.rates.age import restart_factor
 from fairlead.rates.configurations import Kinds
 from fairlead.rates.spot import spot_rate
 
-POWER = 1.0  # lambda, of priorities as weights of speed
-SERVED = 2.0  # K, worth of a GPU of its smallest width to the job that is latest of all
-SERVED_POWER = 4  # of priorities as weights of being served at all
-SIGMA = 1.4  # who loses less by being spread does not mind
-BIAS = 0.01  # above the smallest priority, where one is not positive
-USE = 1e-2  # worth of a GPU in use, so that leaving one idle is never free of charge
-LEAST_WEIGHT = 1e-4  # of the largest: below this the solver takes a job's gain for noise
+POWER = 1.0  # lambda, the power of priorities as weights of speed
+SERVED = 2.0  # K, worth of each GPU of its smallest width to the latest job
+SERVED_POWER = 4  # the power of priorities as weights of being served at all
+SIGMA = 1.4  # jobs whose sensitivity is lower may be spread
+BIAS = 0.01  # above the smallest priority, if one is not positive
+USE = 1e-2  # worth of a GPU in use, so that idle GPUs always cost something
+LEAST_WEIGHT = 1e-4  # of the largest weight; with less, the solver treats a job's gain as noise
 SPEED_BINS = (0.05, 0.1, 0.2)  # nodes whose speeds differ by less are one group
-# Jobs x groups, above which bins are wider: 2 instead of 6 CPU s at 2,048 GPUs for 0.5 % of the value.
+# Jobs x groups above which bins are wider: at 2,048 GPUs, 2 CPU s instead of 6 for 0.5 % of the value.
 MOST_CELLS = 25_000
-UNEVEN_SPOTS = 4  # per width and type, where only unequal nodes together hold a gang
-FRAGMENT_JOBS = 12  # who wait and are offered what stage 1 leaves
+UNEVEN_SPOTS = 4  # per width and type, if only nodes with unequal room together hold a gang
+FRAGMENT_JOBS = 12  # waiting jobs that may take what stage 1 leaves
 
 
 class Planner:
-    """What stays the same over the plans of one round."""
+    """The data that all plans of one round share."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Planner:
         return replace(plan, spots=spots, value=plan.value + gain)
 
     def fitting(self, queue: IntArray, free: IntArray) -> IntArray:
-        """Those of the queue that could use some of these GPUs."""
+        """The jobs of the queue that could use some of these GPUs."""
         groups = group_nodes(self._kind_of_node, free, self._fill_order)
         fits = np.zeros(len(self._kinds), dtype=np.bool_)  # k
         for kind in np.unique(self._kinds.of[queue]).tolist():
@@ -86,9 +86,9 @@ class Planner:
         return queue[fits[self._kinds.of[queue]]]
 
     def widened(self, spots: dict[int, Spot], free: IntArray) -> dict[int, Spot]:
-        """Of these jobs, those that take GPUs which are idle after all, on top of their own, and are worth more with them.
+        """The new spots of jobs that are worth more with additional GPUs that are still idle.
 
-        In the order in which they are named; on their own nodes first, and beyond them only who does not mind.
+        Jobs are taken in order; each takes GPUs on its own nodes first, and on others only if it may be spread.
         """
         free = free.copy()
         wider: dict[int, Spot] = {}
@@ -101,7 +101,7 @@ class Planner:
         return wider
 
     def _wider(self, j: int, spot: Spot, t: int, free: IntArray) -> Spot | None:
-        """The widest of the job's widths that idle GPUs of its type allow, if it is worth more than the spot it has."""
+        """The spot of the widest width that idle GPUs of its type allow, if it is worth more than the job's spot."""
         kind, width, own = int(self._kinds.of[j]), sum(gpus for _, gpus in spot), dict(spot)
         others = np.flatnonzero((self._view.cluster.node_type == t) & (free > 0)).tolist()
         others = [node for node in others if node not in own and self._may_spread(kind, t)]
@@ -117,14 +117,15 @@ class Planner:
         return None
 
     def _value_of(self, j: int, rate: float, spot: Spot) -> float:
-        """Of a spot that may be where the job is now."""
+        """The value of a spot, which may be the job's present one."""
         moved = 1.0 if spot == self._view.spots.get(j) else float(self._moved[j])
         speed, gpus = rate * self._speed_on(j, spot) * moved, sum(count for _, count in spot)
         return float(self._worth(np.array([j]), np.array([speed]), np.array([gpus]))[0])
 
     def _on_groups(self, jobs: IntArray, groups: Groups, free: IntArray) -> Choices:
-        """Every allowed width on every group that holds it, and the spots that no group can offer: where a job is now,
-        and nodes of unequal size taken together.
+        """Every allowed width on every group that holds it, and spots outside groups.
+
+        The latter are the present spots of jobs, and combinations of nodes with unequal room.
         """
         none: IntArray = np.empty(0, dtype=np.int64)
         job, group, gpus, rate = [none], [none], [none], [np.empty(0)]
@@ -171,14 +172,14 @@ class Planner:
 
     def _uneven_spots(self, kind: int, groups: Groups, free: IntArray) -> list[tuple[float, Spot]]:
         """(rate, spot) for widths that no single node and no single group of a type holds."""
-        found = []
+        spots = []
         for t in self._kinds.types[kind]:
             here = [g for g, nodes in enumerate(groups.nodes) if self._view.cluster.node_type[nodes[0]] == t]
             most = max((int(groups.idle[g]) * len(groups.nodes[g]) for g in here), default=0)
             for width in self._kinds.widths[kind]:
                 if width > most and self._may_spread(kind, t):
-                    found += self._spread_spots(kind, t, width, free)[:UNEVEN_SPOTS]
-        return found
+                    spots += self._spread_spots(kind, t, width, free)[:UNEVEN_SPOTS]
+        return spots
 
     def _spread_spots(self, kind: int, t: int, width: int, free: IntArray) -> list[tuple[float, Spot]]:
         nodes = np.flatnonzero((self._view.cluster.node_type == t) & (free > 0)).tolist()
@@ -219,7 +220,7 @@ class Planner:
         return table
 
     def _may_spread(self, kind: int, t: int) -> bool:
-        """Who does not mind; and who could not run at all otherwise."""
+        """Whether a kind may be spread: it loses little by it, or could not run otherwise."""
         return bool(self._low[kind]) or self._kinds.widths[kind][0] > int(self._view.cluster.largest_node[t])
 
     def _stay(self, j: int, free: IntArray) -> tuple[int, float, Spot] | None:
@@ -233,7 +234,7 @@ class Planner:
         return self._values(j, [(rate, spot)])[0]
 
     def _values(self, j: int, table: list[tuple[float, Spot]]) -> list[float]:
-        """Of configurations that job j would have to move to."""
+        """The values of configurations to which job j would have to move."""
         if not table:
             return []
         rate = np.array([rate * self._speed_on(j, spot) for rate, spot in table]) * self._moved[j]
@@ -242,12 +243,12 @@ class Planner:
         return values
 
     def _worth(self, job: IntArray, rate: FloatArray, gpus: IntArray) -> FloatArray:
-        """u^lambda G + K u^4 R, and a little for every GPU in use."""
+        """u^lambda G + K u^4 R, plus a little for every GPU in use."""
         speed = self._weight[job] * rate / self._smallest[self._kinds.of[job]]
         return np.asarray(speed + self._served[job] + USE * gpus)
 
     def _worth_on(self, j: int, gpus: int, nodes: IntArray) -> FloatArray:
-        """n  on single nodes of one type; where it is now it need not restart."""
+        """n  the worth on single nodes of one type; on its present node the job need not restart."""
         assert self._relative is not None
         rate = self._kinds.rate(int(self._kinds.of[j]), int(self._view.cluster.node_type[nodes[0]]), gpus, 1)
         speed = self._relative[j, nodes] * self._moved[j]
@@ -257,13 +258,13 @@ class Planner:
         return self._worth(np.full(len(nodes), j), rate * speed, np.full(len(nodes), gpus))
 
     def _speed_on(self, j: int, spot: Spot) -> float:
-        """What sensing makes of the profile's rate."""
+        """The learnt speed of a spot, relative to the profile's rate."""
         if self._relative is None or self._spread is None:
             return 1.0
         return spot_rate(_as_profiled, spot, self._view.cluster.type_of, self._relative[j], self._spread[j])
 
     def _group_speed(self, job: IntArray, group: IntArray, gpus: IntArray, groups: Groups) -> FloatArray:
-        """Of configurations: the mean over the nodes of their group, and what being spread adds to it."""
+        """The learnt speed of configurations: the mean over the nodes of their group, times that of being spread."""
         if self._relative is None or self._spread is None:
             return np.ones(len(job))
         mean = np.column_stack([self._relative[:, list(nodes)].mean(axis=1) for nodes in groups.nodes])  # j,g
@@ -272,7 +273,7 @@ class Planner:
         return np.asarray(spread * mean[job, group])
 
     def _smallest_rate(self, kind: int) -> float:
-        """Over all configurations on an empty cluster, so that it does not change with what is idle."""
+        """The smallest rate over all configurations of an empty cluster, so that it does not depend on idle GPUs."""
         rates = [
             self._kinds.rate(kind, t, width, -(-width // int(self._view.cluster.largest_node[t])))
             for t in self._kinds.types[kind]
@@ -286,7 +287,7 @@ def _as_profiled(type_: int, gpus: int, nodes: int) -> float:
 
 
 def urgencies(prior: FloatArray, bias: float | None = None) -> FloatArray:
-    """j  (prior + bias) over the largest; bias is 0 if all priorities are positive, else |smallest| + 0.01."""
+    """j  (prior + bias) relative to the largest; bias is 0 if all priorities are positive, else |smallest| + 0.01."""
     if not prior.size:
         return prior
     if bias is None:
@@ -296,7 +297,7 @@ def urgencies(prior: FloatArray, bias: float | None = None) -> FloatArray:
 
 
 def nodes_alike(view: View, relative: FloatArray | None) -> tuple[IntArray, IntArray]:
-    """n  what makes nodes equal: type and speed bin; and all nodes, the fastest first."""
+    """n  the kind of each node, by type and speed bin; and all nodes, the fastest first."""
     node_type = view.cluster.node_type
     if relative is None or not len(relative):
         return node_type, np.arange(len(node_type))
@@ -311,6 +312,6 @@ def nodes_alike(view: View, relative: FloatArray | None) -> tuple[IntArray, IntA
 
 
 def free_for_planning(view: View, pinned: BoolArray) -> IntArray:
-    """n  idle GPUs once every job that may be moved has given its own back."""
+    """n  idle GPUs after every job that may move has released its own."""
     free = free_after(view.node_free, given_back=(spot for j, spot in view.spots.items() if not pinned[j]))
     return np.where(view.node_up, free, 0)

@@ -1,4 +1,4 @@
-"""Shares that stand while the same jobs are there, for policies whose objective changes by the second."""
+"""Shares that are kept while the jobs stay the same, for policies whose objective changes every second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairlead.policies.type_queues import remaining_times
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptShares:
-    """The last answer and the problem that it answers."""
+    """The last shares, and the problem for which they were computed."""
 
     job: IntArray  # j
     weight: FloatArray  # j
@@ -35,15 +35,13 @@ class KeptShares:
 
 
 def keep(view: View, gpus: FloatArray, every_s: float, solver: str) -> KeptShares:
-    """Every job is an owner; the answer stands for `every_s` unless somebody comes or goes or weighs
-    something else.
-    """
+    """Shares with every job as an owner, valid for `every_s` unless a job arrives, ends or changes its weight."""
     answer = Answer(holds_until_s=view.now_s + every_s, solver=solver)
     shares = Shares(gpus, np.arange(view.jobs), view.job, answer)
     return KeptShares(view.job, view.weight, view.tenant_weight, view.rate, view.capacity, shares)
 
 
 def to_go_s(view: View) -> FloatArray:
-    """j  seconds until the job ends if it has its gang on its fastest type that is up; at least one. inf = nowhere."""
+    """j  seconds until the job ends with its gang on its fastest type that is up; at least one, inf if it runs nowhere."""
     up = np.where(view.capacity > 0, remaining_times(view), np.inf)
     return np.asarray(np.maximum(up.min(axis=1, initial=np.inf), 1.0))

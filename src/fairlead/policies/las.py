@@ -14,15 +14,15 @@ from fairlead.policies.policy import RoundPolicy
 def las(view: View, memory: None, *, queues_gpu_s: tuple[float, ...] = (3600.0, 36000.0)) -> tuple[Grants, None]:
     """The job that has held the fewest GPU-seconds goes first, on the fastest GPUs that are free.
 
-    Attained service (GPUs x time, whatever the type) sorts jobs into queues bounded by `queues_gpu_s`; inside a queue
-    the earlier arrival goes first, so that jobs do not take turns for ever. "Fastest" is one order of the types for
-    all jobs: the policy does not ask which model gains most.
+    Attained service (GPUs x time, on any type) sorts jobs into queues bounded by `queues_gpu_s`; inside a queue the
+    earlier arrival goes first, so that jobs do not take turns indefinitely. "Fastest" is one order of the types for all
+    jobs: the policy does not consider which model gains most.
     """
     bounds = np.array(queues_gpu_s)
     if (np.diff(bounds, prepend=0.0) <= 0).any():
         raise InputError(f"queues_gpu_s is {queues_gpu_s}; wanted GPU-seconds above 0 that ascend, such as 3600,36000")
     queue = np.searchsorted(bounds, view.attained_gpu_s, side="right").astype(np.int16)  # j
-    order = np.argsort(queue, kind="stable")  # jobs are in order of arrival already
+    order = np.argsort(queue, kind="stable")  # jobs are already in order of arrival
     liking = np.where(view.rate > 0, view.type_speed, 0.0)  # j,t
     jobs, types, gpus = fill_in_order(order, view.width, liking, view.capacity)
     to_next = np.append(bounds, np.inf)[queue[jobs]] - view.attained_gpu_s[jobs]  # GPU-seconds

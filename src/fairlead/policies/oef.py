@@ -2,16 +2,16 @@
 
 Tenants l = 1..n with weights w_l share types j = 1..k of m_j GPUs. W_l is tenant l's speedup vector, in units of the
 slowest type that it can use; x_lj are its GPUs, W_l.x_l its normalised throughput. The total sum_l W_l.x_l is as large
-as the mode's promise allows:
+as the guarantee of the mode allows:
 
-- `non_cooperative`: equal throughput per weight. Exaggerating one's speedups never pays; under-stating them can, so
-  rates must be measured, not told.
-- `cooperative`: nobody prefers the GPUs of another (per weight), hence nobody does worse than with a private
+- `non_cooperative`: equal throughput per weight. Exaggerating one's speedups never pays; understating them can, so
+  rates must be measured, not declared.
+- `cooperative`: no tenant prefers the GPUs of another (per weight), so no tenant does worse than with a private
   w_l / sum(w) slice of every type.
 
-Departs: vectors are normalised by their smallest positive entry, since a type may be too small for a job (speedup 0).
-Tenants with equal vectors are one group, types with equal speedups for all are one type shared out in proportion: the
-optimum is the same and the answer symmetric. A weight is as many virtual users as it says, whole or not.
+Departs: vectors are normalised by their smallest positive entry, because a type may be too small for a job (speedup 0).
+Tenants with equal vectors are one group, and types with equal speedups for all tenants are one type, divided in
+proportion: the optimum is the same and the division symmetric. A weight counts as that many virtual users, whole or not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from fairlead.numerics.solve import (
 from fairlead.policies.policy import Promise, RoundPolicy
 from fairlead.policies.tenants import by_tenants
 
-SAME_SPEEDUP = 10  # decimals of a normalised speedup that count: scaling a tenant's rates must not change the answer
+SAME_SPEEDUP = 10  # decimals of a normalised speedup that count: scaling a tenant's rates must not change its shares
 WORK = Limit(iterations=1_000_000)  # of one solve
 PRICED = 1e-9  # a type that adds less than this part to the level has no price
 
@@ -48,7 +48,7 @@ class Split:
     shares: FloatArray  # l,j  GPUs
     level: FloatArray  # l  normalised throughput per weight
     price: FloatArray  # j  growth of the total per GPU of this type; NaN where the cluster has none
-    status: str  # "optimal", or why the equal split stands in
+    status: str  # "optimal", or why the equal split is used instead
     warm: Warm | None = None
 
 
@@ -59,34 +59,34 @@ def cooperative(
     warm: Warm | None = None,
     limit: Limit = NO_LIMIT,
 ) -> Split:
-    """The largest total that leaves nobody envious.
+    """The split with the largest total that leaves no tenant envious.
 
         max  sum_l W_l.x_l   s.t.  W_l.x_l / w_l >= W_l.x_i / w_i    all tenants l, i
                                    sum_l x_lj <= m_j                 every type j,  x >= 0
 
-    Summing the first rows over i gives the sharing incentive. Pareto efficient among envy-free shares only (`fairness`
-    measures what that costs). `warm` is the last answer's; it changes the time, not the shares.
+    Summing the first rows over i gives the sharing incentive. The split is Pareto efficient only among envy-free shares
+    (`fairness` measures what that costs). `warm` is from the last split; it changes the time, not the shares.
     """
     game = _reduce(speedup, capacity, weight)
     if not len(game.weight):
         return game.split(np.empty((0, len(game.capacity))), np.zeros(len(game.capacity)), "optimal", None)
-    found = largest_total(game.speedup, game.capacity, game.weight, warm, limit)
-    if isinstance(found, SolverFailed) and warm is not None:
-        found = largest_total(game.speedup, game.capacity, game.weight, None, limit)
-    if not isinstance(found, EnvyFree):
-        return game.equal_split(found)
-    return game.split(found.bundle, found.price, "optimal", found.warm)
+    outcome = largest_total(game.speedup, game.capacity, game.weight, warm, limit)
+    if isinstance(outcome, SolverFailed) and warm is not None:
+        outcome = largest_total(game.speedup, game.capacity, game.weight, None, limit)
+    if not isinstance(outcome, EnvyFree):
+        return game.equal_split(outcome)
+    return game.split(outcome.bundle, outcome.price, "optimal", outcome.warm)
 
 
 def non_cooperative(speedup: FloatArray, capacity: FloatArray, weight: FloatArray, limit: Limit = NO_LIMIT) -> Split:
-    """Equal throughput per weight, as high as it goes.
+    """The split with equal throughput per weight, as high as possible.
 
         max t   s.t.  W_l.x_l / w_l >= t    every tenant l
                       sum_l x_lj <= m_j     every type j,  x >= 0
 
-    Departs: with zero speedups plain equality would idle GPUs that only some can use, so the level is the
-    lexicographic max-min. Tenants all of whose usable types have a price use these types up between them and are done;
-    the others share the remaining types by the same program. With all speedups positive one pass makes all levels equal.
+    Departs: with zero speedups, plain equality would leave GPUs idle that only some tenants can use, so the level is the
+    lexicographic max-min. Tenants all of whose usable types have a price use up these types and are done; the others
+    divide the remaining types by the same program. If all speedups are positive, one pass makes all levels equal.
     """
     game = _reduce(speedup, capacity, weight)
     bundle = np.zeros(game.speedup.shape)  # g,j  GPUs per unit of weight
@@ -94,20 +94,20 @@ def non_cooperative(speedup: FloatArray, capacity: FloatArray, weight: FloatArra
     left, types = np.arange(len(game.weight)), np.arange(len(price))
     while len(left):
         W = game.speedup[np.ix_(left, types)]
-        found = _highest_level(W, game.capacity[types], game.weight[left], limit)
-        if not isinstance(found, _Level):
-            return game.equal_split(found)
-        priced = found.price > 0
+        outcome = _highest_level(W, game.capacity[types], game.weight[left], limit)
+        if not isinstance(outcome, _Level):
+            return game.equal_split(outcome)
+        priced = outcome.price > 0
         done = ~(W[:, ~priced] > 0).any(axis=1)
-        bundle[np.ix_(left[done], types)] = found.bundle[done]
-        price[types] = found.price * game.weight[left[done]].sum()
+        bundle[np.ix_(left[done], types)] = outcome.bundle[done]
+        price[types] = outcome.price * game.weight[left[done]].sum()
         left, types = left[~done], types[~priced]
     return game.split(bundle, price, "optimal", None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Game:
-    """The instance without doubles: different groups (in lexicographic order of their vectors), different types."""
+    """The instance without duplicates: distinct groups (in lexicographic order of their vectors), distinct types."""
 
     speedup: FloatArray  # g,t
     capacity: FloatArray  # t
@@ -115,20 +115,20 @@ class _Game:
     full_speedup: FloatArray  # l,j  normalised
     full_capacity: FloatArray  # j
     full_weight: FloatArray  # l
-    group: IntArray  # l  -1 = can use nothing
-    type: IntArray  # j  -1 = of no use to anybody, or none there
+    group: IntArray  # l  -1: it can use nothing
+    type: IntArray  # j  -1: no tenant can use it, or the cluster has none
 
     def split(self, bundle: FloatArray, price: FloatArray, status: str, warm: Warm | None) -> Split:
         shares = np.zeros(self.full_speedup.shape)  # l,j  GPUs
-        who, j = np.flatnonzero(self.group >= 0), np.flatnonzero(self.type >= 0)
+        able, j = np.flatnonzero(self.group >= 0), np.flatnonzero(self.type >= 0)
         part = self.full_capacity[j] / self.capacity[self.type[j]]  # j  of its kind
-        shares[np.ix_(who, j)] = self.full_weight[who, None] * bundle[self.group[who]][:, self.type[j]] * part
+        shares[np.ix_(able, j)] = self.full_weight[able, None] * bundle[self.group[able]][:, self.type[j]] * part
         full_price = np.where(self.full_capacity > 0, 0.0, np.nan)
         full_price[j] = price[self.type[j]]
         return self._settle(shares, full_price, status, warm)
 
     def equal_split(self, instead_of: TimeLimit | Infeasible | SolverFailed) -> Split:
-        """Envy-free and no worse than alone, whatever happened."""
+        """The equal split, which is always envy-free and no worse than a private slice."""
         reason = instead_of.reason if isinstance(instead_of, SolverFailed) else type(instead_of).__name__
         part = self.full_weight / self.full_weight.sum()
         price = np.full(len(self.full_capacity), np.nan)
@@ -145,17 +145,17 @@ def _reduce(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> _G
     full = normalise(speedup)
     full_capacity, full_weight = np.asarray(capacity, dtype=np.float64), np.asarray(weight, dtype=np.float64)
     W = np.round(full, SAME_SPEEDUP)
-    who = np.flatnonzero((W[:, full_capacity > 0] > 0).any(axis=1))
+    able = np.flatnonzero((W[:, full_capacity > 0] > 0).any(axis=1))
     j = np.flatnonzero((full_capacity > 0) & (W > 0).any(axis=0))
     group, kind = np.full(len(W), -1), np.full(len(full_capacity), -1)
-    groups, group[who] = np.unique(W[np.ix_(who, j)], axis=0, return_inverse=True)
+    groups, group[able] = np.unique(W[np.ix_(able, j)], axis=0, return_inverse=True)
     _, first, kind_of = np.unique(groups, axis=1, return_index=True, return_inverse=True)
     order = np.argsort(first)  # types stay in the order of the cluster
     kind[j] = np.argsort(order)[kind_of]
     return _Game(
         speedup=np.ascontiguousarray(groups[:, np.sort(first)]),
         capacity=np.bincount(kind[j], full_capacity[j], len(first)).astype(np.float64),
-        weight=np.bincount(group[who], full_weight[who], len(groups)).astype(np.float64),
+        weight=np.bincount(group[able], full_weight[able], len(groups)).astype(np.float64),
         full_speedup=full,
         full_capacity=full_capacity,
         full_weight=full_weight,
@@ -176,7 +176,8 @@ def _highest_level(
     """max t s.t. W_g.y_g >= t, sum_g w_g y_gj <= m_j.
 
     If each group got the same part of every type, parts a_g in proportion to w_g / W_g.m would make all levels equal.
-    Solved in units of that division: v_g.z_g >= t, sum_g a_g z_gj <= 1, where v_g adds up to 1. Its t is from 1 to k.
+    The program is solved in units of that division: v_g.z_g >= t, sum_g a_g z_gj <= 1, where v_g adds up to 1. Its t is
+    between 1 and k.
     """
     groups, k = W.shape
     whole = W @ m  # g  value of all GPUs
@@ -190,7 +191,7 @@ def _highest_level(
         value=np.concatenate([(W * m / whole[:, None]).ravel(), np.full(groups, -1.0), np.repeat(a, k)]),
         columns=t + 1,
     )
-    found = solve(
+    outcome = solve(
         LinearProgram(
             cost=np.where(np.arange(t + 1) == t, -1.0, 0.0),
             low=np.zeros(t + 1),
@@ -204,10 +205,10 @@ def _highest_level(
         limit,
         tolerance=PRICED,
     )
-    if not isinstance(found, Optimal):
-        return found
-    price = np.where(found.row_dual[groups:] < -PRICED, -found.row_dual[groups:], 0.0)  # these add up to t
-    bundle = found.x[:t].reshape(groups, k) * m * (a / w)[:, None]
+    if not isinstance(outcome, Optimal):
+        return outcome
+    price = np.where(outcome.row_dual[groups:] < -PRICED, -outcome.row_dual[groups:], 0.0)  # these add up to t
+    bundle = outcome.x[:t].reshape(groups, k) * m * (a / w)[:, None]
     return _Level(bundle, price * unit / m)
 
 
@@ -236,7 +237,7 @@ POLICIES = (
     ),
     RoundPolicy(
         name="oef-noncoop",
-        summary="Equal normalised throughput for all tenants, as high as it goes; exaggerating one's speedups never pays.",
+        summary="Equal normalised throughput for all tenants, as high as possible; exaggerated speedups never pay.",
         paper="OEF (Middleware 2024), non-cooperative",
         level=Level.SHARES,
         allocate=by_tenants(_divide_non_cooperative),

@@ -1,4 +1,4 @@
-"""Plain orders: every round the jobs stand in a line, and each takes its fastest type with room."""
+"""Simple orders: in every round the jobs are in a queue, and each takes its fastest type with room."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def srtf(view: View, memory: None) -> tuple[Grants, None]:
         remaining_s = np.nan_to_num((view.total - view.done) / fastest, nan=np.inf)
     order = np.lexsort((view.job, remaining_s))
     jobs, types, gpus = fill_in_order(order, view.width, view.rate, view.capacity)
-    # Who runs only moves further ahead of who waits; so while all have their fastest type, nothing can change.
+    # Running jobs only get further ahead of waiting ones, so while all have their fastest type, nothing can change.
     at_best = bool((view.rate[jobs, types] == fastest[jobs]).all())
     return Grants(jobs, types, gpus, Answer(holds_until_s=math.inf if at_best else view.now_s)), None
 

@@ -1,7 +1,7 @@
-"""The policy seam: which jobs should hold what. A policy is pure; what it wants to remember it returns and gets back.
+"""The policy interface: which jobs should hold which GPUs. A policy is pure: it returns its memory and gets it back.
 
-There are two kinds. A *round policy* is asked every round, on a live cluster and in the simulator alike. A *task policy*
-is asked once, for all jobs, and plans single tasks, which only the simulator runs.
+There are two kinds. A *round policy* is called every round, both on live clusters and in the simulator. A *task policy* is
+called once, for all jobs, and plans single tasks, which only the simulator runs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ M = TypeVar("M")  # what a round policy remembers
 
 
 class Knows(StrEnum):
-    """What a policy is shown beyond the present."""
+    """What a policy sees beyond the present."""
 
-    LENGTHS = "lengths"  # samples asked for and done
-    ARRIVALS = "arrivals"  # jobs that have not come yet
+    LENGTHS = "lengths"  # total and completed samples
+    ARRIVALS = "arrivals"  # jobs that have not arrived yet
 
 
 class Promise(StrEnum):
-    """What a policy of level shares declares of every division that it makes; docs/promises.md has them in words."""
+    """What a policy of level shares guarantees for each of its divisions; docs/promises.md explains them in words."""
 
     NO_ENVY = "no envy"
     SHARING_INCENTIVE = "sharing incentive"
@@ -39,7 +39,7 @@ class Promise(StrEnum):
 
 
 class Allocate(Protocol[M]):
-    """One round: the view and the memory of the last round (None at first) -> the allocation and the next memory.
+    """Decides one round: the view and the last memory (None at first) -> the allocation and the next memory.
 
     Keyword-only arguments with defaults are the policy's parameters.
     """
@@ -47,13 +47,13 @@ class Allocate(Protocol[M]):
     def __call__(self, view: View, memory: M | None, /) -> tuple[Allocation, M]: ...
 
 
-# All jobs -> one plan. A policy that does not declare lengths is shown `Known`, which has none. Parameters as above.
+# All jobs -> one plan. A policy that does not declare lengths gets `Known`, which has none. Parameters are as above.
 PlanTasks: TypeAlias = Callable[[Instance], TaskPlan] | Callable[[Known], TaskPlan]
 
 
 @dataclass(frozen=True)  # without slots, which Python 3.11 cannot combine with calls of `RoundPolicy[...]`
 class RoundPolicy(Generic[M]):
-    """Decides rounds: `allocate` answers with shares, grants or a placement, as its level says."""
+    """Decides rounds: `allocate` returns shares, grants or a placement, according to the policy's level."""
 
     name: str
     summary: str  # one sentence
@@ -71,13 +71,13 @@ class RoundPolicy(Generic[M]):
             )
         if self.promises and self.level != Level.SHARES:
             raise InputError(
-                f"policy {self.name} promises something of shares and is of level {self.level}; "
+                f"policy {self.name} makes promises about shares but is of level {self.level}; "
                 "leave out its promises, or return Shares"
             )
 
     @property
     def hands_out_gpus(self) -> bool:
-        """Whether it gives away whole GPUs of this round, beside jobs that stay; shares are about the long run."""
+        """Whether it assigns whole GPUs of this round, next to jobs that stay; shares apply to the long run."""
         return self.level != Level.SHARES
 
     @property
@@ -106,7 +106,7 @@ class TaskPolicy:
 
     @property
     def promises(self) -> frozenset[Promise]:
-        """None: they are about shares."""
+        """Always empty: promises are about shares."""
         return frozenset()
 
     @property
@@ -119,7 +119,7 @@ class TaskPolicy:
         return replace(self, plan=partial(self.plan, **values)) if values else self
 
 
-# A round policy whose memory is its own affair: this is what deciding, replay and the service work with.
+# A round policy with any type of memory, as used by decisions, replay and the service.
 Policy: TypeAlias = RoundPolicy[Any]
 AnyPolicy: TypeAlias = Policy | TaskPolicy
 

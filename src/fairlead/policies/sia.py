@@ -18,17 +18,17 @@ from fairlead.rates.configurations import Kinds
 
 
 def sia(view: View, memory: None, *, power: float = -0.5, penalty: float = 1.1) -> tuple[Grants, None]:
-    """Every round the widths and types that make the power mean of normalised goodputs best.
+    """The widths and types with the best power mean of normalised goodputs, in every round.
 
         min  sum_ic (r_ic G_ic)^p X_ic + lambda sum_i (1 - sum_c X_ic)     s.t.  sum_c X_ic <= 1,   GPUs of every type
 
-    A configuration c is a type and an allowed width; G is its rate over the smallest one of the job; r is the restart
-    factor of `restart_factor`, 1 where the job stays as it is; `power` is p < 0, `penalty` lambda, what it costs to
-    leave a job out. Nodes are found afterwards. Where they do not suffice the higher latency ratio goes first.
+    A configuration c is a type and an allowed width; G is its rate relative to the job's smallest rate; r is the restart
+    factor of `restart_factor`, 1 if the job stays unchanged; `power` is p < 0, and `penalty` is lambda, the cost of
+    leaving a job out. Nodes are chosen afterwards. If they do not suffice, the higher latency ratio goes first.
 
-    Departs: goodput is the rate, for batch sizes are not ours to change; the linear program is made whole by a program
-    over what it leaves open, not by branching on all of it. A configuration that is worse than waiting is not offered.
-    Jobs that have to stay (they started a moment ago, or the round is under way) keep what they hold and are not planned.
+    Departs: goodput is the rate, because we cannot change batch sizes; the linear program is made whole by a program over
+    what it leaves open, not by branching on all of it. A configuration that is worse than waiting is not offered.
+    Jobs that have to stay (they have just started, or a round is in progress) keep what they hold and are not planned.
     """
     order = np.argsort(-latency_ratio(view), kind="stable")
     stay = NO_GRANTS
@@ -43,7 +43,7 @@ def sia(view: View, memory: None, *, power: float = -0.5, penalty: float = 1.1) 
         columns.setdefault(j, []).append(c)
 
     def residual(open_jobs: list[int], placed: object, left: IntArray) -> SpotChoices:
-        """A type is one large node."""
+        """The configurations of open jobs, with each type as one large node."""
         fitting = [c for j in open_jobs for c in columns[j] if left[types.kind[choices.group[c]]] >= choices.gpus[c]]
         spots: list[Spot] = [((int(types.kind[choices.group[c]]), int(choices.gpus[c])),) for c in fitting]
         return SpotChoices(choices.job[fitting], choices.value[fitting], spots)
@@ -55,7 +55,7 @@ def sia(view: View, memory: None, *, power: float = -0.5, penalty: float = 1.1) 
 
 
 def _types(free: IntArray) -> Groups:
-    """Every type with GPUs as a group of one large node, whose number is the type's."""
+    """Every type with GPUs as a group of one large node, which has the number of the type."""
     some = np.flatnonzero(free > 0)
     of = np.full(len(free), -1, dtype=np.int64)
     of[some] = np.arange(len(some))
@@ -82,7 +82,7 @@ def _choices(
     stays = (view.held_type[i] == types.kind[g]) & (view.held_gpus[i] == width)
     normalised = np.concatenate(goodput)  # c
     for c in np.flatnonzero(stays & (view.held_nodes[i] > 1)).tolist():
-        # No less than the smallest configuration, or being spread would look worse than waiting, every round again.
+        # At least the smallest configuration: otherwise being spread would look worse than waiting in every round.
         normalised[c] = max(normalised[c] * _slowed(view, int(i[c])), 1.0)
     value = penalty - (normalised * np.where(stays, 1.0, moved[i])) ** power  # c
     better = value > 0
@@ -90,13 +90,13 @@ def _choices(
 
 
 def _slowed(view: View, j: int) -> float:
-    """Rate of a running job where it is / on the fewest nodes."""
+    """The rate of a running job where it is / its rate on the fewest nodes."""
     spot = view.spots[j]
     return view.rate_on(j, spot) / view.rate_on(j, view.cluster.compact_spot(view.cluster.gpus_by_type(spot)))
 
 
 def _table(view: View, kinds: Kinds, kind: int) -> list[tuple[int, int, float]]:
-    """(type, GPUs, rate) on the fewest nodes, of all that would run on a cluster without faults."""
+    """(type, GPUs, rate) on the fewest nodes, for all configurations that would run on a cluster without faults."""
     cells = [
         (t, width, kinds.rate(kind, t, width, -(-width // int(view.cluster.largest_node[t]))))
         for t in kinds.types[kind]
@@ -108,7 +108,7 @@ def _table(view: View, kinds: Kinds, kind: int) -> list[tuple[int, int, float]]:
 
 POLICY = RoundPolicy(
     name="sia",
-    summary="Every round the types and widths with the best power mean of normalised goodputs; a restart counts.",
+    summary="In every round the types and widths with the best power mean of normalised goodputs; a restart counts.",
     paper="Sia (SOSP 2023), as Hops' paper compares with it",
     level=Level.GRANTS,
     allocate=sia,

@@ -1,7 +1,7 @@
-"""What Hare is compared with, at task level: gangs in three orders, tasks without regard to types, one GPU per job.
+"""Hare's baselines at task level: gangs in three orders, tasks without regard to types, one GPU per job.
 
-A gang key says who goes first, the smallest first; it is given what the job has had so far, and sees lengths only if it
-was made from an `Instance`.
+A gang key orders jobs, the smallest first. It receives the service of the job so far, and knows lengths only if it was
+made from an `Instance`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fairlead.model.tasks import Choice, Instance, Known, Rule
 
 # (job, rounds done, GPU-seconds held) -> sort key
 GangKey = Callable[[int, int, float], tuple[float, int]]
-STAY = 1e12  # seconds: beyond any key, so that a job that has begun goes first
+STAY = 1e12  # seconds: larger than any key, so that a job that has started goes first
 
 
 def fifo(known: Known) -> GangKey:
@@ -23,11 +23,11 @@ def fifo(known: Known) -> GangKey:
     return lambda n, done, held_s: (0.0, n)
 
 
-def srtf(given: Instance) -> GangKey:
-    """Shortest remaining time first: rounds left at (p_n + s_n), by weight."""
-    known = given.known
+def srtf(instance: Instance) -> GangKey:
+    """Shortest remaining time first: remaining rounds at (p_n + s_n), by weight."""
+    known = instance.known
     round_s = ((known.fastest_s + known.quickest_sync_s) / known.weight).tolist()
-    rounds = given.rounds.tolist()
+    rounds = instance.rounds.tolist()
     return lambda n, done, held_s: ((rounds[n] - done) * round_s[n], n)
 
 
@@ -45,27 +45,27 @@ def two_dimensional_las(known: Known, *, first_tasks: float = 16.0, growth: floa
     return key
 
 
-def homogeneous(given: Instance) -> Rule:
-    """Sched_Homo: tasks of a round in parallel, jobs by weighted size, all GPUs taken for equal, no job gives way.
+def homogeneous(instance: Instance) -> Rule:
+    """Sched_Homo: tasks of a round in parallel, jobs by weighted size, all GPUs treated as equal, no pre-emption.
 
-    Departs: the paper names the algorithm (MobiHoc 2020) and not its details; the size is K_n times the mean task time.
+    Departs: the paper names the algorithm (MobiHoc 2020) but not its details; the size is K_n times the mean task time.
     """
-    known = given.known
+    known = instance.known
     mean_s = known.task_s @ known.gpus / known.gpus.sum()
-    return Rule(given.tasks * mean_s / known.weight, np.full(given.jobs, -STAY), choice=Choice.LONGEST_IDLE)
+    return Rule(instance.tasks * mean_s / known.weight, np.full(instance.jobs, -STAY), choice=Choice.LONGEST_IDLE)
 
 
 def match_jobs(size_s: FloatArray, free_in_s: FloatArray) -> tuple[IntArray, IntArray]:
     """AlloX (EuroSys 2020): (GPU, place from the end) of each waiting job; the sum of completion times is least.
 
-    `size_s` (j,m) is a job's time on a GPU. A job that is l-th from the end of a GPU's queue delays l jobs, itself
-    included, by its size, and waits for what runs there now:  cost = l size_s[j,m] + free_in_s[m]. Weights play no part,
-    as in the paper.
+    `size_s` (j,m) is a job's time on a GPU. A job that is l-th from the end of a GPU's queue delays l jobs, including
+    itself, by its size, and waits for the job that runs there now:  cost = l size_s[j,m] + free_in_s[m]. As in the paper,
+    weights are not used.
     """
     from fairlead.numerics.matching import match
 
     jobs, gpus = size_s.shape
-    # Queues of fast GPUs are longer than the mean. If the last place is taken, more are offered.
+    # Queues of fast GPUs are longer than the mean. If the last place is used, more places are added.
     places = min(jobs, 4 * -(-jobs // gpus) + 4)
     while True:
         behind = np.arange(1, places + 1)

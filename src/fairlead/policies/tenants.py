@@ -1,4 +1,4 @@
-"""From jobs to tenants: policies that divide the cluster between tenants, whatever the rule of division."""
+"""From jobs to tenants: policies that divide the cluster among tenants, by any rule of division."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ W = TypeVar("W")  # what a division keeps for a warm start of the next one
 
 
 class Divide(Protocol[W]):
-    """A rule of division: speedup (l,t), capacity (t), weight (l), warm start -> shares (l,t), how found, warm start."""
+    """A rule of division: speedup (l,t), capacity (t), weight (l), warm start -> shares (l,t), solver, warm start."""
 
     def __call__(
         self, speedup: FloatArray, capacity: FloatArray, weight: FloatArray, warm: W | None, /
@@ -27,9 +27,9 @@ class Divide(Protocol[W]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VirtualUsers:
-    """One per kind of job (tenant, model, width, allowed types): a tenant's weight is split between its kinds."""
+    """Virtual users, one for each kind of job (tenant, model, width, allowed types), which share their tenant's weight."""
 
-    key: IntArray  # l  stable for life, ascending
+    key: IntArray  # l  permanent, ascending
     of_job: IntArray  # j  -> l
     tenant: IntArray  # l
     speedup: FloatArray  # l,t  rate per GPU
@@ -38,7 +38,7 @@ class VirtualUsers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TenantMemory(Generic[W]):
-    """The last division, which stands until the tenants, their rates or the capacity change."""
+    """The last division, which is valid until the tenants, their rates or the capacity change."""
 
     users: VirtualUsers
     capacity: IntArray
@@ -57,8 +57,10 @@ class TenantMemory(Generic[W]):
 
 
 def by_tenants(divide: Divide[W]) -> Allocate[TenantMemory[W]]:
-    """The policy that gives every virtual user what `divide` says. `split` is how a tenant's weight is shared out
-    between its kinds of jobs: in equal parts, or by the GPUs that its jobs ask for (`demand`).
+    """The policy that gives every virtual user its part of the division by `divide`.
+
+    `split` is how a tenant's weight is split between its kinds of jobs: in equal parts, or by the GPUs that its jobs
+    request (`demand`).
     """
 
     def allocate(view: View, memory: TenantMemory[W] | None, *, split: str = "equal") -> tuple[Shares, TenantMemory[W]]:
@@ -82,7 +84,7 @@ def virtual_users(view: View, split: str = "equal") -> VirtualUsers:
 
 
 def split_weights(tenant: IntArray, weight: FloatArray, work: FloatArray | None = None) -> FloatArray:
-    """l  a tenant's weight in equal parts, or in proportion to `work`; without any work in equal parts too."""
+    """l  a tenant's weight in equal parts, or in proportion to `work`; if there is no work, also in equal parts."""
     equal = np.ones(len(tenant))
     part = equal if work is None else np.where(np.bincount(tenant, work, len(weight))[tenant] > 0, work, equal)
     return np.asarray(weight[tenant] * part / np.bincount(tenant, part, len(weight))[tenant])

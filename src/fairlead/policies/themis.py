@@ -24,7 +24,7 @@ GAP = 1e-4  # relative, of the auction's objective
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leases:
-    """When the lease of each job that was given GPUs ends."""
+    """The end of the lease of each job that got GPUs."""
 
     job: IntArray  # ascending
     until_s: FloatArray
@@ -33,19 +33,19 @@ class Leases:
 def themis(
     view: View, memory: Leases | None, *, fairness: float = 0.8, lease_s: float = 1200.0
 ) -> tuple[Grants, Leases]:
-    """GPUs whose lease is over are offered to the 1 - `fairness` of the jobs with the largest rho; the auction decides.
+    """GPUs whose lease is over are auctioned to the fraction 1 - `fairness` of the jobs with the largest rho.
 
         rho_j = T_sh / T_id,    T_sh = t_j + n_j / theta_jt,    T_id = (time of the whole job on its 1/n of the cluster)
 
         max  sum_jt log(rho_j0 / rho_jt) X_jt    s.t.  sum_t X_jt <= 1,   sum_j d_j X_jt <= free_t,   X in {0, 1}
 
-    t_j is the time since arrival, n_j what is left to do, rho_jt the ratio with GPUs of type t to the end: the largest
-    product of 1 / rho. What the auction leaves goes to the other jobs, the largest rho first. A winner keeps its GPUs
-    for `lease_s`.
+    t_j is the time since arrival, n_j the remaining work, rho_jt the ratio with GPUs of type t until the end: this is the
+    largest product of 1 / rho. What the auction leaves goes to the other jobs, the largest rho first. A winner keeps its
+    GPUs for `lease_s`.
 
-    Departs: a job that wins nothing has a rho without bound in the paper, in which case every product with such a job is zero;
-    here rho_j0 is that of waiting for a lease and then running on the slowest type to the end. The payments that
-    make honest bids the best ones are left out, because rates are measured and nobody bids; leftovers are not drawn by lot.
+    Departs: in the paper the rho of a job that wins nothing is unbounded, so every product with such a job is zero; here
+    rho_j0 is that of waiting for a lease and then running on the slowest type until the end. The payments that make
+    honest bids optimal are left out, because rates are measured and not bid; leftovers are not assigned at random.
     n is the number of jobs now, not its average over the job's life. A job bids for its gang, not for parts of it.
     """
     if not 0.0 <= fairness < 1.0:
@@ -56,21 +56,21 @@ def themis(
     leased = (view.held_gpus > 0) & (until_s > view.now_s)
     kept = held_by(view, np.flatnonzero(leased))
     ratio, bid = _ratios(view, lease_s)  # j  j,t
-    # The largest first; of equal ones the earlier job.
+    # The largest rho first; ties go to the earlier job.
     order = np.lexsort((view.job, -ratio))
     order = order[~leased[order] & (view.rate[order] > 0).any(axis=1)]
     bidders = order[: math.ceil((1 - fairness) * len(order))]
     won = _auction(view, bidders, bid, left_over(view, kept))
-    given = joined(kept, won)
+    granted = joined(kept, won)
     rest = order[~np.isin(order, won.jobs)]
-    given = joined(given, Grants(*fill_in_order(rest, view.width, view.rate, left_over(view, given))))
-    new = given.jobs[~leased[given.jobs]]
+    granted = joined(granted, Grants(*fill_in_order(rest, view.width, view.rate, left_over(view, granted))))
+    new = granted.jobs[~leased[granted.jobs]]
     until_s[new] = view.now_s + lease_s
-    # Who has to stop, or stays though its lease is over, makes the next round another auction.
-    settled = bool((view.held_gpus[np.setdiff1d(np.arange(view.jobs), given.jobs)] == 0).all())
-    holds_until_s = float(until_s[given.jobs].min(initial=math.inf)) if settled else view.now_s
+    # If a job has to stop, or stays although its lease is over, the next round is another auction.
+    settled = bool((view.held_gpus[np.setdiff1d(np.arange(view.jobs), granted.jobs)] == 0).all())
+    holds_until_s = float(until_s[granted.jobs].min(initial=math.inf)) if settled else view.now_s
     answer = Answer(holds_until_s=holds_until_s, solver=won.answer.solver)
-    return Grants(given.jobs, given.types, given.gpus, answer), Leases(view.job, until_s)
+    return Grants(granted.jobs, granted.types, granted.gpus, answer), Leases(view.job, until_s)
 
 
 def _ratios(view: View, lease_s: float) -> tuple[FloatArray, FloatArray]:
@@ -98,7 +98,7 @@ def _auction(view: View, bidders: IntArray, bid: FloatArray, free: IntArray) -> 
     if not jobs.size:
         return Grants(jobs, types, view.width[jobs])
     cells, width = len(jobs), view.width[jobs].astype(np.float64)
-    found = solve(
+    outcome = solve(
         LinearProgram(
             cost=-bid[jobs, types],
             low=np.zeros(cells),
@@ -113,16 +113,16 @@ def _auction(view: View, bidders: IntArray, bid: FloatArray, free: IntArray) -> 
         WORK,
         gap=GAP,
     )
-    if isinstance(found, Optimal | TimeLimit) and found.x is not None:
-        taken = np.flatnonzero(found.x > 0.5)
-        solver = "optimal" if isinstance(found, Optimal) else "best so far"
-    else:  # in the order of the bidders, as leftovers go
+    if isinstance(outcome, Optimal | TimeLimit) and outcome.x is not None:
+        taken = np.flatnonzero(outcome.x > 0.5)
+        solver = "optimal" if isinstance(outcome, Optimal) else "best so far"
+    else:  # in the order of the bidders, like leftovers
         taken, solver = np.empty(0, dtype=np.int64), "largest rho first"
     return Grants(jobs[taken], types[taken], view.width[jobs[taken]], Answer(solver=solver))
 
 
 def _recall(view: View, memory: Leases | None) -> FloatArray:
-    """j  end of the lease; long past for who has none."""
+    """j  end of the lease; long past for jobs without one."""
     until_s = np.full(view.jobs, -math.inf)
     if memory is not None and memory.job.size and view.jobs:
         at = np.minimum(np.searchsorted(memory.job, view.job), len(memory.job) - 1)

@@ -1,4 +1,4 @@
-"""Tiresias (NSDI 2019): least attained service with queues and promotion, and what FFT's paper runs under its name."""
+"""Tiresias (NSDI 2019): least attained service with queues and promotion, and the variant in FFT's paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairlead.policies.type_queues import TypeQueues, join, remaining_times
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """By job: what it had attained when it was last promoted, and had waited when it last ran or was promoted."""
+    """By job: its attained service at its last promotion, and its waiting time when it last ran or was promoted."""
 
     job: IntArray  # j  ascending
     attained_gpu_s: FloatArray  # j
@@ -32,12 +32,12 @@ def tiresias(
     queues_gpu_s: tuple[float, ...] = (3600.0, 36000.0),
     promote: float = 8.0,
 ) -> tuple[Grants, Marks]:
-    """Two-dimensional least attained service, in queues, blind to lengths and to which model likes which GPU.
+    """Two-dimensional least attained service, in queues, blind to lengths and to the speeds of models on GPU types.
 
-    Attained service is GPUs x time. A job falls into the next queue at each of `queues_gpu_s`; inside a queue the earlier
-    arrival goes first. A job that has waited `promote` times as long as it has run (the paper's PROMOTEKNOB; 0 = never)
-    goes back to the first queue and starts counting afresh. A running job keeps its type until it is pre-empted.
-    `las` has neither the promotion nor that rest: it moves a job whenever a faster GPU comes free.
+    Attained service is GPUs x time. A job moves to the next queue at each of `queues_gpu_s`; inside a queue the earlier
+    arrival goes first. A job that has waited `promote` times as long as it has run (the paper's PROMOTEKNOB; 0: never)
+    returns to the first queue, and its service counts from zero. A running job keeps its type until it is pre-empted.
+    `las` has no promotion and does not keep types: it moves a job whenever a faster GPU becomes free.
     Departs: the values of the queues and of `promote` are ours; the paper tunes them to the cluster.
     """
     marks = _recall(view, memory)
@@ -64,7 +64,7 @@ def tiresias(
     idle[jobs] = False
     lifts_s = owed_s[idle & waits & (served > 0)] if promote > 0 else np.empty(0)
     changes_s = min(float(to_next_s.min(initial=np.inf)), float(lifts_s.min(initial=np.inf)))
-    # Who is stopped now starts to wait now: nothing tells how long until the next round.
+    # A job that is stopped now starts to wait now, so the decision is not valid beyond the next round.
     stopped = bool((idle & ~waits).any())
     until_s = view.now_s if stopped else view.now_s + max(changes_s, 0.0)
     return Grants(jobs, types, gpus, Answer(holds_until_s=until_s)), marks
@@ -73,11 +73,11 @@ def tiresias(
 def tiresias_fft(
     view: View, memory: TypeQueues | None, *, join_by: str = "service", seed: int = 0
 ) -> tuple[Grants, TypeQueues]:
-    """One queue per type, shortest remaining service (GPUs x time) first in each, and no way from one to another.
+    """One queue per type, shortest remaining service (GPUs x time) first in each; jobs never change queues.
 
-    An arrival joins the queue with the least remaining service ("service"), or any that it can run on ("random").
-    Departs: Tiresias itself knows no lengths; this is the clairvoyant variant that FFT (ICS 2025) compares itself with. A
-    job that does not fit is passed over. Service of a queue is divided by its GPUs.
+    An arrival joins the queue with the least remaining service ("service"), or any on which it can run ("random").
+    Departs: Tiresias itself knows no lengths; this is the clairvoyant variant with which FFT (ICS 2025) compares itself.
+    A job that does not fit is skipped. The service of a queue is divided by its GPUs.
     """
     if join_by not in ("service", "random"):
         raise InputError(f'tiresias-fft: join_by is "{join_by}"; wanted service or random')
@@ -97,7 +97,7 @@ def tiresias_fft(
     liking = np.zeros(view.rate.shape)  # j,t
     liking[placed, mine] = 1.0
     order = np.lexsort((view.job, service))
-    # Whoever runs gets ever shorter, whoever waits does not: the order holds until somebody comes or goes.
+    # Running jobs get shorter and waiting jobs do not, so the order is valid until a job arrives or ends.
     return Grants(*fill_in_order(order, view.width, liking, view.capacity)), queues
 
 

@@ -1,4 +1,4 @@
-"""One queue per GPU type: a job joins one when it arrives and stays in it. Shared by policies that work like that."""
+"""One queue per GPU type, for policies in which a job joins a queue when it arrives and stays in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairlead.model.view import View
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TypeQueues:
-    """Which queue each job has joined, by the job's key."""
+    """The queue of each job, by the job's key."""
 
     job: IntArray  # j  ascending
     type: IntArray  # j
@@ -24,10 +24,10 @@ Choose = Callable[[int, FloatArray, FloatArray], int]
 
 
 def join(view: View, memory: TypeQueues | None, remaining_s: FloatArray, choose: Choose) -> TypeQueues:
-    """New jobs join in order of arrival; each sees the backlog that those before it have left.
+    """The queues after new jobs have joined in order of arrival, each of which sees the backlog of the jobs before it.
 
-    Backlog is the time in which the type's GPUs, all of them, would do what is left of its queue. A type that is down for
-    the moment counts as if it were up, since nobody changes queues.
+    The backlog is the time in which all GPUs of the type would finish its queue. A type that is down at the
+    moment counts as up, because jobs do not change queues.
     """
     type_of = np.full(view.jobs, -1)
     if memory is not None and memory.job.size and view.jobs:
@@ -49,8 +49,8 @@ def join(view: View, memory: TypeQueues | None, remaining_s: FloatArray, choose:
 def remaining_times(view: View) -> FloatArray:
     """j,t  seconds that the job still takes on each type, inf where it cannot run.
 
-    A job of unknown length counts as long as the others on average, and as one round if nobody says; one that has outrun
-    what was declared is about to end.
+    A job of unknown length counts as long as the others on average, or as one round if no length is known; a job that has
+    exceeded its declared length is about to end.
     """
     assert view.total is not None, "a policy with queues by type declares that it knows lengths"
     assert view.done is not None
