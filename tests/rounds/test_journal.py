@@ -40,7 +40,7 @@ def test_the_header_reads_back_as_the_set_up(journal: Path) -> None:
 
 
 def test_the_first_line_says_what_the_file_is(journal: Path) -> None:
-    assert journal.read_text().startswith('{"fairlead":"journal/1",')
+    assert journal.read_text().startswith('{"fairlead":"journal/2",')
 
 
 def test_jobs_read_back_as_they_arrived(journal: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
+from fairlead.model.outcomes import Terms
 
 # Where one job runs: (node, GPUs) pairs in ascending node order; empty = nowhere.
 Spot = tuple[tuple[int, int], ...]
@@ -26,6 +27,8 @@ class Answer:
 
     holds_until_s: float = math.inf
     solver: str = ""  # outcome of the solve, or the name of the fallback that was used
+    terms: Terms | None = field(default=None, compare=False)  # what the policy says of jobs in its own terms
+    considered: BoolArray | None = field(default=None, compare=False)  # j  jobs that it looked at; None = all
 
 
 _PLAIN = Answer()
@@ -51,6 +54,9 @@ class Grants:
     types: IntArray  # entries
     gpus: IntArray  # entries
     answer: Answer = _PLAIN
+
+
+NO_GRANTS = Grants(NO_JOBS, NO_JOBS, NO_JOBS)
 
 
 @dataclass(frozen=True, slots=True)

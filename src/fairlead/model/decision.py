@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import IntArray
+from fairlead.model.outcomes import Outcomes
 
 
 class Cause(StrEnum):
     ROUND = "round"
     EVENT = "event"  # inside a round: free GPUs only
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Why:
+    """What stands behind a decision."""
+
+    outcomes: Outcomes  # why jobs wait, where that has changed
+    successors: Mapping[int, tuple[int, ...]]  # job that stops and starts nowhere else -> jobs that start on its nodes
+    gain: float  # GPUs at full speed won by what changes: sum over jobs of GPUs x rate / the job's fastest rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +36,4 @@ class Decision:
     spots: tuple[Spot, ...]  # one per job of `start`
     holds_until_s: float
     solver: str
+    why: Why | None = None  # None = nobody asked

@@ -42,6 +42,14 @@ class Quotas:
     kept: FloatArray  # u,t  GPUs that nobody else may hold, used or not
     own: FloatArray  # u,t  GPUs that others give back at a round when the tenant wants them
 
+    def may_hold(self, t: int, held: FloatArray, free: float) -> FloatArray:
+        """u  GPUs of the type that each tenant may hold now in all, where tenants hold `held` (u) and `free` are left.
+
+        min(most_u, held_u + free - sum_{v != u} max(kept_v - held_v, 0))
+        """
+        kept_free = np.maximum(self.kept[:, t] - held, 0.0)
+        return np.asarray(np.minimum(self.most[:, t], held + free - (kept_free.sum() - kept_free)))
+
 
 def quota_table(given: Mapping[int, Sequence[Quota]], tenants: int, types: Sequence[str]) -> Quotas | None:
     """None where nobody has a limit."""

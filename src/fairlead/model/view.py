@@ -78,6 +78,7 @@ class View:
     held_gpus = Column[IntArray]()  # j
     held_nodes = Column[IntArray]()  # j  number of nodes
     held_since_s = Column[FloatArray]()  # j
+    reason = Column[IntArray]()  # j  why it waited after the last decision, of `Reason`
     restarts = Column[IntArray]()  # j  checkpoints restored so far
     relative = Column[FloatArray | None]()  # j,n  rate there / what `rate_at` says, as learnt; None = nothing is learnt
     # j,t  rate over several nodes / what `rate_at` and the slowest node's `relative` say, as learnt; None = nothing is learnt

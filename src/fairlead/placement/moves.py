@@ -9,8 +9,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from fairlead.model.allocation import NOWHERE, Grants, Spot
-from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
+from fairlead.model.allocation import NO_GRANTS, NOWHERE, Grants, Spot
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.view import MIXED_TYPES, View
 from fairlead.placement.pool import Pool, free_after
 from fairlead.placement.refill import refill
@@ -18,7 +18,6 @@ from fairlead.placement.refill import refill
 # A job is left alone for this many times its restart cost: once to restore, once to work, so that taking turns costs
 # at most half of the time.
 RESTARTS_WORTH = 2.0
-NO_GRANTS = Grants(NO_JOBS, NO_JOBS, NO_JOBS)
 
 
 def settle(view: View, grants: Grants, pinned: BoolArray) -> Grants:

@@ -165,6 +165,5 @@ class _QuotaRoom:
 
     def _may(self, j: int, t: int, gpus: int) -> bool:
         u = int(self._view.tenant[j])
-        waiting_for_owner = np.maximum(self._quotas.kept[:, t] - self._held[:, t], 0)
-        others = float(waiting_for_owner.sum() - waiting_for_owner[u])
-        return bool(self._held[u, t] + gpus <= self._quotas.most[u, t] and gpus + others <= self._left[t])
+        may = self._quotas.may_hold(t, self._held[:, t], float(self._left[t]))
+        return bool(self._held[u, t] + gpus <= may[u])

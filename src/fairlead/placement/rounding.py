@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.model.allocation import Grants, Shares
+from fairlead.model.allocation import NO_GRANTS, Grants, Shares
 from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
 from fairlead.model.view import View
-from fairlead.placement.moves import NO_GRANTS, held_by, joined, left_over
+from fairlead.placement.moves import held_by, joined, left_over
 from fairlead.placement.refill import refill
 
 # Solvers answer to about 1e-9; a share closer than this to a whole number is that number.

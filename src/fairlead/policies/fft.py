@@ -9,6 +9,7 @@ import numpy as np
 from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
+from fairlead.model.outcomes import Terms
 from fairlead.model.view import View
 from fairlead.numerics.gangs import ITERATIONS, NO_TYPE, NODES, SETTLE, Effort, assign
 from fairlead.numerics.metrics import isolated_rate
@@ -99,7 +100,10 @@ def fft(
     jobs = np.flatnonzero(type_of >= 0)
     jobs = jobs[np.argsort(c[jobs, type_of[jobs]] / view.width[jobs], kind="stable")]  # the cheapest GPUs first
     kept = FFTMemory(view.now_s, view.job, now.rho, done, fair, age * fair / total, now.last_type, now.crowd)
-    return Grants(jobs, type_of[jobs], view.width[jobs], Answer(holds_until_s=view.now_s, solver=how)), kept
+    cheapest = np.where(runs, c, np.inf).min(axis=1, initial=np.inf)  # j
+    terms = Terms(("cost", "compensation"), np.column_stack((cheapest, now.rho)))
+    answer = Answer(holds_until_s=view.now_s, solver=how, terms=terms)
+    return Grants(jobs, type_of[jobs], view.width[jobs], answer), kept
 
 
 def unit_of_work(view: View) -> FloatArray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Answer, Level, Placement
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.outcomes import Terms
 from fairlead.model.view import View
 from fairlead.model.words import choose
 from fairlead.numerics.metrics import isolated_rate
@@ -65,6 +66,7 @@ def hops(
     queue = queue[~pinned[queue]]
     fragments_only = bool(pinned.any()) and len(spots) == len(view.spots)
     solver = "optimal"
+    considered = pinned.copy()  # j
     for number in range(2 if fragments_only else 1, plans + 1):
         if not queue.size or not free.any():
             break
@@ -74,6 +76,7 @@ def hops(
             fitting = planner.fitting(queue, free)
             jobs = window(fitting, planner.least, int(free.sum()))
             jobs = adjust(jobs, fitting, planner.sensitivity, planner.least, int(free.sum()))
+        considered[jobs] = True
         plan = planner.plan(jobs, free)
         if plan.solver != "optimal":
             solver = plan.solver
@@ -85,7 +88,8 @@ def hops(
     if widen:
         spots.update(planner.widened({j: spot for j, spot in spots.items() if not pinned[j]}, free))
     placed = tuple(spots.get(j, NOWHERE) for j in range(view.jobs))
-    return Placement(placed, Answer(holds_until_s=view.now_s, solver=solver)), None
+    terms = Terms(("latency ratio", "priority"), np.column_stack((latency_ratio(view), prior)))
+    return Placement(placed, Answer(holds_until_s=view.now_s, solver=solver, terms=terms, considered=considered)), None
 
 
 def queue_order(prior: FloatArray) -> IntArray:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead.model.allocation import Answer, Grants, Level, Spot
+from fairlead.model.allocation import NO_GRANTS, Answer, Grants, Level, Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.numerics.configurations import Choices, Groups, two_stage
 from fairlead.numerics.spots import SpotChoices
-from fairlead.placement.moves import NO_GRANTS, held_by, joined, left_over
+from fairlead.placement.moves import held_by, joined, left_over
 from fairlead.policies.policy import Knows, RoundPolicy
 from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds

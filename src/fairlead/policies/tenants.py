@@ -9,6 +9,7 @@ import numpy as np
 
 from fairlead.model.allocation import Answer, Shares
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.outcomes import Terms
 from fairlead.model.view import View
 from fairlead.model.words import choose
 from fairlead.policies.policy import Allocate
@@ -43,6 +44,7 @@ class TenantMemory(Generic[W]):
     users: VirtualUsers
     capacity: IntArray
     shares: FloatArray  # l,t
+    terms: FloatArray  # l,2  GPUs of the share, and its speed by weight
     solver: str
     warm: W | None
 
@@ -68,8 +70,11 @@ def by_tenants(divide: Divide[W]) -> Allocate[TenantMemory[W]]:
         if memory is None or not memory.still_holds(users, view.capacity):
             warm = None if memory is None else memory.warm
             shares, solver, warm = divide(users.speedup, view.capacity.astype(np.float64), users.weight, warm)
-            memory = TenantMemory(users, view.capacity, shares, solver, warm)
-        return Shares(memory.shares, users.of_job, users.key, Answer(solver=memory.solver)), memory
+            worth = (users.speedup * shares).sum(axis=1) / users.weight
+            terms_of_users = np.column_stack((shares.sum(axis=1), worth))
+            memory = TenantMemory(users, view.capacity, shares, terms_of_users, solver, warm)
+        terms = Terms(("share", "speed"), memory.terms[users.of_job])
+        return Shares(memory.shares, users.of_job, users.key, Answer(solver=memory.solver, terms=terms)), memory
 
     return allocate
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from fairlead.model.lifecycle import Phase
+from fairlead.model.outcomes import Reason
 from fairlead.model.view import NO_TYPE
 
 COLUMNS: dict[str, tuple[type, float]] = {
@@ -44,6 +45,12 @@ COLUMNS: dict[str, tuple[type, float]] = {
     "leases": (np.int64, 0),  # how often it was given GPUs
     "restarts": (np.int64, 0),
     "migrations": (np.int64, 0),
+    # Why it waits, as of the decision that last changed it; UNDECIDED while it runs.
+    "reason": (np.int64, Reason.UNDECIDED),
+    "reason_s": (np.float64, math.nan),  # since when
+    "reason_free": (np.int64, 0),
+    "reason_a": (np.float64, 0),
+    "reason_b": (np.float64, 0),
     # Integral of the number of active jobs over time, at arrival and at the end.
     "crowd_in": (np.float64, 0),
     "crowd_out": (np.float64, math.nan),

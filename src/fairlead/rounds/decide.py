@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Allocation, Placement, Shares, Spot
-from fairlead.model.arrays import NO_JOBS, BoolArray, IntArray
+from fairlead.model.arrays import NO_JOBS, IntArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.decision import Cause, Decision
+from fairlead.model.decision import Cause, Decision, Why
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.view import View
 from fairlead.model.words import counted
@@ -19,6 +19,8 @@ from fairlead.placement.pack import Placer, pack
 from fairlead.placement.quotas import more_than, within_quotas
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, charge, round_shares
 from fairlead.policies.policy import Policy
+from fairlead.rounds.draft import Draft
+from fairlead.rounds.reasons import gain, outcomes, successors
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,41 +48,112 @@ DEFAULT_RULES = Rules()
 
 
 def decide(
-    view: View, policy: Policy, memory: Memory, cause: Cause = Cause.ROUND, rules: Rules = DEFAULT_RULES
+    view: View,
+    policy: Policy,
+    memory: Memory,
+    cause: Cause = Cause.ROUND,
+    rules: Rules = DEFAULT_RULES,
+    *,
+    explain: bool = True,
 ) -> tuple[Decision, Memory]:
-    """Ask the policy, round its shares, keep what should stay, place the rest, and say what changes.
+    """Five steps over one draft, then the difference to what is held, checked, with the reasons behind it.
 
     Inside a round (`Cause.EVENT`) every running job is pinned, so only free GPUs are handed out, and the deficits do
     not move: they are counted per round.
     """
-    pinned, pins_until_s = _pinned(view, cause, rules.min_run_s)
-    seen = replace(view, pinned=pinned) if policy.hands_out_gpus and pinned.any() else view
-    allocation, remembered = _answer(policy, policy.allocate(seen, memory.of_policy(view.cluster)))
-    owed, holds_until_s = memory.owed, allocation.answer.holds_until_s
-    if isinstance(allocation, Placement):
-        changed = settle_spots(view, allocation.spots, pinned)
-    else:
-        if isinstance(allocation, Shares):
-            wanted, owed, exact = round_shares(view, allocation, memory.owed, pinned)
-            kept = drop_idle_moves(view, wanted)
-        else:
-            wanted, kept = allocation, drop_idle_moves(view, settle(view, allocation, pinned))
-        more = fill_gaps(view, wanted, kept)
-        if isinstance(allocation, Shares):
-            owed = charge(owed, allocation, more)
-            holds_until_s = holds_until_s if exact and not more.jobs.size else view.now_s
-        changed = rules.placer(view, joined(kept, more), pinned)
-    if view.quotas is not None:
-        placed, changed = changed, within_quotas(view, changed, pinned)
-        given = more_than(view, placed, changed)
-        if isinstance(allocation, Shares) and given.jobs.size:
-            owed, holds_until_s = charge(owed, allocation, given), view.now_s
+    draft = Draft(view, cause)
+    _pin(draft, rules.min_run_s)  # 1  jobs that keep what they hold
+    _ask(draft, policy, memory)  # 2  shares, grants or a placement
+    _make_whole(draft, memory.owed)  # 3  whole gangs; what may stay stays; gaps are filled
+    _place(draft, rules.placer)  # 4  nodes
+    _limit(draft)  # 5  quotas
     if cause is Cause.EVENT:
-        owed, holds_until_s = memory.owed, view.now_s
+        draft.owed, draft.holds_until_s = memory.owed, view.now_s
     else:  # what a pin has kept from happening may happen once it comes off
-        holds_until_s = min(holds_until_s, pins_until_s)
-    decision = _plan(view, changed, cause, holds_until_s, allocation.answer.solver)
-    return decision, Memory(remembered, owed, view.cluster)
+        draft.holds_until_s = min(draft.holds_until_s, draft.pins_until_s)
+    return _decision(draft, explain=explain), Memory(draft.policy_memory, draft.owed, view.cluster)
+
+
+def _pin(draft: Draft, min_run_s: float) -> None:
+    """A job keeps what it holds for `min_run_s`, and until it has worked as long as its restart took.
+
+    Otherwise jobs that take turns faster than they restart would never get anywhere.
+    """
+    view, cause = draft.view, draft.cause
+    draft.pinned = np.zeros(view.jobs, dtype=np.bool_)
+    if cause is Cause.ROUND and not min_run_s and not np.count_nonzero(view.restart_s):
+        return
+    running = view.held_gpus.nonzero()[0]
+    until_s = view.held_since_s[running] + np.maximum(min_run_s, RESTARTS_WORTH * view.restart_s[running])
+    if cause is Cause.ROUND:
+        stays = view.now_s < until_s
+        running, until_s = running[stays], until_s[stays]
+    draft.pinned[running] = True
+    draft.pins_until_s = float(until_s.min(initial=math.inf))
+
+
+def _ask(draft: Draft, policy: Policy, memory: Memory) -> None:
+    view = draft.view
+    seen = replace(view, pinned=draft.pinned) if policy.hands_out_gpus and draft.pinned.any() else view
+    draft.allocation, draft.policy_memory = _answer(policy, policy.allocate(seen, memory.of_policy(view.cluster)))
+    draft.holds_until_s = draft.allocation.answer.holds_until_s
+
+
+def _make_whole(draft: Draft, owed: Deficits) -> None:
+    """Shares become whole gangs with memory; a move that does not pay is dropped, and what it leaves is filled."""
+    view, allocation = draft.view, draft.allocation
+    draft.owed = owed
+    if isinstance(allocation, Placement):
+        return
+    if isinstance(allocation, Shares):
+        draft.wanted, draft.owed, exact = round_shares(view, allocation, owed, draft.pinned)
+        kept = drop_idle_moves(view, draft.wanted)
+    else:
+        draft.wanted, kept = allocation, drop_idle_moves(view, settle(view, allocation, draft.pinned))
+    more = fill_gaps(view, draft.wanted, kept)
+    if isinstance(allocation, Shares):
+        draft.owed = charge(draft.owed, allocation, more)
+        draft.holds_until_s = draft.holds_until_s if exact and not more.jobs.size else view.now_s
+    draft.grants = joined(kept, more)
+
+
+def _place(draft: Draft, placer: Placer) -> None:
+    if isinstance(draft.allocation, Placement):
+        draft.changed = settle_spots(draft.view, draft.allocation.spots, draft.pinned)
+    else:
+        draft.changed = placer(draft.view, draft.grants, draft.pinned)
+
+
+def _limit(draft: Draft) -> None:
+    """Quotas hold whatever the policy said; what they give or take is charged to the deficits of shares."""
+    view = draft.view
+    if view.quotas is None:
+        return
+    placed, draft.changed = draft.changed, within_quotas(view, draft.changed, draft.pinned)
+    draft.denied = frozenset(j for j, spot in placed.items() if spot and not draft.changed.get(j, view.spots.get(j)))
+    difference = more_than(view, placed, draft.changed)
+    if isinstance(draft.allocation, Shares) and difference.jobs.size:
+        draft.owed, draft.holds_until_s = charge(draft.owed, draft.allocation, difference), view.now_s
+
+
+def _decision(draft: Draft, *, explain: bool) -> Decision:
+    """The difference to what is held, checked: gangs whole, nodes up and not overfull."""
+    view, changed = draft.view, draft.changed
+    held = {j: view.spots.get(j, NOWHERE) for j in sorted(changed)}
+    stop = [j for j, spot in held.items() if spot and changed[j] != spot]
+    start = [j for j, spot in held.items() if changed[j] and changed[j] != spot]
+    spots = tuple(changed[j] for j in start)
+    _check(view, [held[j] for j in stop], start, spots)
+    return Decision(
+        time_s=view.now_s,
+        cause=draft.cause,
+        stop=_positions(view, stop),
+        start=_positions(view, start),
+        spots=spots,
+        holds_until_s=draft.holds_until_s,
+        solver=draft.allocation.answer.solver,
+        why=Why(outcomes(draft), successors(draft, stop, start), gain(draft, stop, start)) if explain else None,
+    )
 
 
 def _answer(policy: Policy, returned: object) -> tuple[Allocation, object]:
@@ -93,42 +166,6 @@ def _answer(policy: Policy, returned: object) -> tuple[Allocation, object]:
     raise InputError(
         f"policy {policy.name} returned {what.replace('NoneType', 'None')}; allocate must return (answer, memory), "
         "such as Grants(jobs, types, gpus), None"
-    )
-
-
-def _pinned(view: View, cause: Cause, min_run_s: float) -> tuple[BoolArray, float]:
-    """Jobs that must keep what they hold (j), and when the first of them need not any more.
-
-    A job keeps it for `min_run_s`, and until it has worked as long as its restart took. Otherwise jobs that take turns
-    faster than they restart would never get anywhere.
-    """
-    pinned = np.zeros(view.jobs, dtype=np.bool_)
-    if cause is Cause.ROUND and not min_run_s and not np.count_nonzero(view.restart_s):
-        return pinned, math.inf
-    running = view.held_gpus.nonzero()[0]
-    until_s = view.held_since_s[running] + np.maximum(min_run_s, RESTARTS_WORTH * view.restart_s[running])
-    if cause is Cause.ROUND:
-        stays = view.now_s < until_s
-        running, until_s = running[stays], until_s[stays]
-    pinned[running] = True
-    return pinned, float(until_s.min(initial=math.inf))
-
-
-def _plan(view: View, changed: dict[int, Spot], cause: Cause, holds_until_s: float, solver: str) -> Decision:
-    """The difference to what is held, checked: gangs whole, nodes up and not overfull."""
-    held = {j: view.spots.get(j, NOWHERE) for j in sorted(changed)}
-    stop = [j for j, spot in held.items() if spot and changed[j] != spot]
-    start = [j for j, spot in held.items() if changed[j] and changed[j] != spot]
-    spots = tuple(changed[j] for j in start)
-    _check(view, [held[j] for j in stop], start, spots)
-    return Decision(
-        time_s=view.now_s,
-        cause=cause,
-        stop=_positions(view, stop),
-        start=_positions(view, start),
-        spots=spots,
-        holds_until_s=holds_until_s,
-        solver=solver,
     )
 
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.arrays import IntArray
+from fairlead.model.outcomes import Reason
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rounds.speeds import forget_spread, note_spread
+from fairlead.rounds.waiting import set_reason
 
 if TYPE_CHECKING:
     from fairlead.rounds.state import State
@@ -43,6 +45,7 @@ def occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float)
         note_spread(state, jobs.tolist())
     state.busy_gpus += sum(totals)
     state.since_s[jobs] = time_s
+    set_reason(state, jobs, Reason.UNDECIDED, time_s)
     state.running += len(jobs)
     state.nodes.take(spots)
 

@@ -24,7 +24,8 @@ from fairlead.rounds.records import Record, Records, to_line
 
 _T = TypeVar("_T")
 
-KIND = "journal/1"
+KIND = "journal/2"
+_READABLE = ("journal/1", KIND)  # the first had no reasons
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _formula_to_json(profile: Profile) -> dict[str, Any]:
 
 
 def header_from_json(record: dict[str, Any]) -> Header:
-    if record.get("fairlead") != KIND:
+    if record.get("fairlead") not in _READABLE:
         raise ValueError(f"the first line says {record.get('fairlead')!r}, wanted {KIND!r}")
     cluster, profile = record.pop("cluster"), record.pop("profile")
     known = ("policy", "parameters", "settings", "tenant_weight", "restart_s")

@@ -105,6 +105,8 @@ def run(
     journal: Journal,
     tick: Callable[[State], None] | None = None,
     carried: Carried | None = None,
+    *,
+    explain: bool = True,
 ) -> Run:
     """Until nothing can happen any more, or the engine says so. `tick` is told after every decision, for progress bars.
 
@@ -139,7 +141,9 @@ def run(
             continue
         state.pass_time(now_s)
         started_s = time.process_time()
-        decision, memory = decide(look(state, policy, settings.round_s), policy, memory, cause, settings.rules)
+        decision, memory = decide(
+            look(state, policy, settings.round_s), policy, memory, cause, settings.rules, explain=explain
+        )
         result.decision_cpu_s.append(time.process_time() - started_s)
         journal.decision(decision)
         state.fold(decision)

@@ -14,8 +14,9 @@ from fairlead.model import events as ev
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import IntArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.decision import Cause, Decision
+from fairlead.model.decision import Cause, Decision, Why
 from fairlead.model.jobs import JobSpec
+from fairlead.model.outcomes import REASON_OF_CODE, Outcomes, Reason
 from fairlead.model.quotas import Quota
 
 Record = ev.Event | Decision
@@ -127,7 +128,44 @@ class Records:
             "start": {job: {self._nodes[node]: count for node, count in spot} for job, spot in starts},
             "holds_until_s": None if math.isinf(decision.holds_until_s) else decision.holds_until_s,
             "solver": decision.solver,
+            **({} if decision.why is None else self._why_to_json(decision.why)),
         }
+
+    def _why_to_json(self, why: Why) -> dict[str, Any]:
+        """Waiting jobs whose reason changed: code, wanted, free, a, b and the policy's terms. Stops: who took over."""
+        rows = why.outcomes
+        columns = [rows.wanted.tolist(), rows.free.tolist(), rows.a.tolist(), rows.b.tolist()]
+        terms = [] if rows.terms is None else rows.terms.T.tolist()
+        codes = [Reason(code).code for code in rows.reason.tolist()]
+        numbers = zip(codes, *columns, *terms, strict=True)
+        record: dict[str, Any] = {"why": dict(zip(self._names(rows.job), map(list, numbers), strict=True))}
+        if rows.labels and rows.job.size:
+            record["terms"] = rows.labels
+        if why.successors:
+            record["taken_by"] = {self._ids[j]: [self._ids[k] for k in jobs] for j, jobs in why.successors.items()}
+        if why.gain:
+            record["gain"] = why.gain
+        return record
+
+    def _why_from_json(self, record: dict[str, Any]) -> Why | None:
+        if "why" not in record:
+            return None
+        rows, labels = list(record["why"].values()), tuple(record.get("terms", ()))
+        code, wanted, free, a, b, *terms = zip(*rows, strict=True) if rows else ((),) * 5
+        outcomes = Outcomes(
+            job=self._positions(list(record["why"])),
+            reason=np.array([REASON_OF_CODE[word] for word in code], dtype=np.int64),
+            wanted=np.array(wanted, dtype=np.int64),
+            free=np.array(free, dtype=np.int64),
+            a=np.array(a, dtype=np.float64),
+            b=np.array(b, dtype=np.float64),
+            labels=labels,
+            terms=np.array(terms, dtype=np.float64).T if labels else None,
+        )
+        position = self._position
+        taken_by = record.get("taken_by", {}).items()
+        successors = {position[id_]: tuple(position[other] for other in ids) for id_, ids in taken_by}
+        return Why(outcomes, successors, record.get("gain", 0.0))
 
     def _decision_from_json(self, found: dict[str, Any]) -> Decision:
         spots: list[Spot] = [
@@ -142,6 +180,7 @@ class Records:
             spots=tuple(spots),
             holds_until_s=math.inf if until is None else until,
             solver=found["solver"],
+            why=self._why_from_json(found),
         )
 
     def _meet(self, spec: JobSpec) -> None:

@@ -72,3 +72,18 @@ def same(one: Decision, other: Decision) -> bool:
         and one.spots == other.spots
         and one.holds_until_s == other.holds_until_s
     )
+
+
+def same_reasons(recorded: Decision, again: Decision) -> bool:
+    """Whether the second gives the reasons of the first; nothing to compare where none were recorded."""
+    if recorded.why is None or again.why is None:
+        return True
+    one, other = recorded.why, again.why
+    columns = ("job", "reason", "wanted", "free", "a", "b")
+    return (
+        one.successors == other.successors
+        and one.gain == other.gain
+        and one.outcomes.labels == other.outcomes.labels
+        and all(np.array_equal(getattr(one.outcomes, name), getattr(other.outcomes, name)) for name in columns)
+        and (one.outcomes.terms is None or np.array_equal(one.outcomes.terms, np.asarray(other.outcomes.terms)))
+    )

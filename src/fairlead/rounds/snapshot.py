@@ -47,6 +47,7 @@ _NUMBERS = (
 )
 _ARRAYS = ("node_up", "node_free", "active_jobs", "best_rate")
 _USABLE = "node_usable"
+_NEW_COLUMNS = frozenset(name for name in COLUMNS if name.startswith("reason"))  # snapshots before reasons lack them
 _FACTS = "facts.json"
 # What reading bytes that were changed on disk can raise: from zip, its compression, JSON, and from what does not fit together.
 _DAMAGE = (
@@ -79,6 +80,7 @@ def dump(state: State) -> bytes:
         "given_weight": state._given_weight,
         "quotas": {u: [asdict(quota) for quota in quotas] for u, quotas in state._given_quotas.items()},
         "served": {j: row.tolist() for j, row in state.served.items()},
+        "terms": state.terms,
         "learnt": None if state.learner is None else state.learner.learnt(),
     }
     columns = {name: getattr(state, name)[: state.jobs] for name in COLUMNS}
@@ -105,7 +107,9 @@ def load(body: bytes, cluster: Cluster, estimator: Estimator) -> State:
             now = cluster_from_json(facts["cluster_now"]) if "cluster_now" in facts else cluster
             if _fingerprint(cluster) not in (facts["cluster"], _fingerprint(now)):
                 raise InputError("the snapshot is of another cluster")
-            arrays = {name: _array(archive, name) for name in (*COLUMNS, *_ARRAYS)}
+            stored = set(archive.namelist())
+            names = [name for name in (*COLUMNS, *_ARRAYS) if f"{name}.npy" in stored or name not in _NEW_COLUMNS]
+            arrays = {name: _array(archive, name) for name in names}
             is_first = facts["fairlead"] == _FIRST
             arrays[_USABLE] = cluster.node_gpus.copy() if is_first else _array(archive, _USABLE)
             return _rebuild(facts, arrays, cluster, estimator)
@@ -126,8 +130,8 @@ def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, es
     state.specs = [_spec_from_row(row) for row in facts["jobs"]]
     state.spots = _spots(facts["spots"], state.jobs)
     state.last_spots = _spots(facts["last_spots"], state.jobs)
-    for name in COLUMNS:
-        setattr(state, name, arrays[name])
+    for name, (dtype, fresh) in COLUMNS.items():
+        setattr(state, name, arrays[name] if name in arrays else np.full(state.jobs, fresh, dtype=dtype))
     state.best_rate = arrays["best_rate"]
     state.queue = Queue(arrays["active_jobs"])
     numbers = facts["numbers"]
@@ -135,6 +139,7 @@ def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, es
         value = numbers[name if name in numbers else f"_{name}"]  # as the first kind called two of them
         setattr(state, name, float("inf") if value is None else value)
     state.served = {int(j): np.array(row) for j, row in facts["served"].items()}
+    state.terms = {int(j): terms for j, terms in facts.get("terms", {}).items()}
     state.relabel()
     if state.learner is not None and facts["learnt"] is not None:
         state.learner.learn_again(facts["learnt"])

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.lifecycle import ENDED
+from fairlead.model.lifecycle import ENDED, Phase
+from fairlead.model.outcomes import Reason
 from fairlead.rates.estimator import allowed_rates, mixable_types
 from fairlead.rates.spot import spot_rate
 from fairlead.rates.three_layer import Learns
+from fairlead.rounds.waiting import set_reason
 
 if TYPE_CHECKING:
     from fairlead.rounds.state import State
@@ -29,7 +31,12 @@ def label_rates(state: State, j: int) -> None:
     mixable = mixable_types(spec, state.cluster, state.estimator)
     state.alike[j] = state.labels.alike(spec, rates)
     state.mixable_row[j] = state.labels.mixable(mixable)
-    state.some_run_nowhere |= not rates.any() and not mixable.any()
+    runs = bool(rates.any() or mixable.any())
+    state.some_run_nowhere |= not runs
+    if not runs and state.phase[j] == Phase.WAITING and state.reason[j] != Reason.NEVER_FITS:
+        set_reason(state, np.array([j]), Reason.NEVER_FITS, state.now_s)
+    elif runs and state.reason[j] == Reason.NEVER_FITS:
+        set_reason(state, np.array([j]), Reason.UNDECIDED, state.now_s)
 
 
 def draw_up_again(state: State) -> None:

@@ -19,6 +19,7 @@ from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase, Step, advance
+from fairlead.model.outcomes import Reason
 from fairlead.model.quotas import Quota, Quotas, quota_table
 from fairlead.rates.estimator import Estimator
 from fairlead.rates.three_layer import Learns
@@ -29,6 +30,7 @@ from fairlead.rounds.nodes import NodeEvent, Nodes
 from fairlead.rounds.queue import Queue
 from fairlead.rounds.serving import leave_served, serve
 from fairlead.rounds.speeds import draw_up_again, draw_up_rates, label_rates, note_spread
+from fairlead.rounds.waiting import note_outcomes, set_reason
 
 
 class State:
@@ -64,6 +66,11 @@ class State:
     leases: IntArray
     restarts: IntArray
     migrations: IntArray
+    reason: IntArray
+    reason_s: FloatArray
+    reason_free: IntArray
+    reason_a: FloatArray
+    reason_b: FloatArray
     crowd_in: FloatArray
     crowd_out: FloatArray
 
@@ -92,6 +99,7 @@ class State:
         self.type_speed = estimator.type_speed()  # t
         self.active = 0  # jobs that arrived, have not ended and are not held
         self.queue = Queue()
+        self.terms: dict[int, dict[str, float]] = {}  # waiting job -> what the policy last said of it in its own terms
         self.spread_rate: dict[int, float] = {}  # job -> samples/s on its spot, where that is less than it could make
         self.some_run_nowhere = False  # a job may be active for which no node has the GPUs
 
@@ -234,6 +242,8 @@ class State:
         self.queue.arrive(j)
 
     def _decision(self, event: Decision) -> None:
+        if event.why is not None:
+            note_outcomes(self, event.why.outcomes, event.time_s)
         if not event.stop.size and not event.start.size:
             return
         stop, start = set(event.stop.tolist()), set(event.start.tolist())
@@ -295,10 +305,12 @@ class State:
         self.report(event.jobs, event.samples, 0.0, event.time_s)
         release(self, event.jobs, event.time_s)
         self._leave_queue(event.jobs)
+        set_reason(self, event.jobs, Reason.HELD, event.time_s)
 
     def _back(self, event: ev.Released) -> None:
         """Time on hold counts neither as waiting nor as crowding."""
         self.step(event.jobs, Step.RELEASE)
+        set_reason(self, event.jobs, Reason.UNDECIDED, event.time_s)
         self.crowd_in[event.jobs] += self.crowd_s - self.crowd_out[event.jobs]
         self.crowd_out[event.jobs] = math.nan
         self.active += len(event.jobs)

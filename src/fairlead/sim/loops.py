@@ -25,6 +25,7 @@ class Stage:
     state: State
     journal: Journal
     tick: Callable[[State], None] | None = None  # called after every decision, for progress bars
+    explain: bool = True  # decisions say why; not needed where nobody reads them
     switch_s: float | None = None  # cost of a switch between tasks; None: the part of a task in the settings
     changes: Sequence[Change] = ()  # of the cluster
 
@@ -56,7 +57,7 @@ def loop_for(policy: AnyPolicy) -> Loop:
 
 def _run_rounds(policy: Policy, stage: Stage) -> tuple[Run, float]:
     engine = SimEngine(stage.truth, stage.changes)
-    done = run(engine, stage.state, policy, stage.settings, stage.journal, stage.tick)
+    done = run(engine, stage.state, policy, stage.settings, stage.journal, stage.tick, explain=stage.explain)
     return done, engine.profiling.gpu_s
 
 

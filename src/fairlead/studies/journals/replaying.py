@@ -17,7 +17,7 @@ from fairlead.policies.policy import AnyPolicy, Policy, TaskPolicy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rounds.journal import JournalReader
 from fairlead.rounds.loop import Settings
-from fairlead.rounds.replay import replay, same
+from fairlead.rounds.replay import replay, same, same_reasons
 from fairlead.sim.tasks.engine import run_tasks
 from fairlead.sim.truth import Truth, World
 from fairlead.studies.journals.folding import consistent, open_state, policy_of, settings_of
@@ -60,7 +60,7 @@ def _replay_rounds(reader: JournalReader, policy: Policy, settings: Settings, *,
         state = open_state(reader.header())
         for recorded, again in replay(reader.records(), state, policy, settings, follow=follow):
             decisions += 1
-            if same(recorded, again):
+            if same(recorded, again) and (not follow or same_reasons(recorded, again)):
                 equal += 1
             elif first is None:
                 first = recorded.time_s

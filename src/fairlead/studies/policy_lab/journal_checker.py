@@ -70,7 +70,7 @@ def need(holds: bool, complaint: str) -> None:
 
 class _Checker:
     def __init__(self, header: dict[str, Any], asked: Mapping[str, float] | None) -> None:
-        need(header["fairlead"] == "journal/1", "the first line is no header")
+        need(header["fairlead"] in ("journal/1", "journal/2"), "the first line is no header")
         cluster = header["cluster"]
         self.header = header
         self.cluster = {name: list(column) for name, column in cluster.items()}

@@ -65,7 +65,7 @@ def simulate_from(
     engine = SimEngine.from_state(truth, own, own.now_s if faults_since_s is None else faults_since_s)
     bounded = engine if until_s is None else Until(engine, until_s)
     begin = carried or _fresh(own, settings.round_s)
-    done = run(bounded, own, policy, settings, journal or NoJournal(), tick, begin)
+    done = run(bounded, own, policy, settings, journal or NoJournal(), tick, begin, explain=journal is not None)
     if until_s is not None and (own.active or own.jobs < len(truth.jobs)):
         own.pass_time(max(until_s, own.now_s))
     return Result(own, done, time.process_time() - cpu_s, time.perf_counter() - wall_s)

@@ -1,0 +1,265 @@
+"""Why jobs wait, what stops were for and what they gained: read off a finished draft, whatever the policy.
+
+Every rule here can be recounted from the journal, and the journal checker does so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import NOWHERE, Placement, Shares, Spot
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.model.decision import Cause
+from fairlead.model.outcomes import NO_OUTCOMES, Outcomes, Reason
+from fairlead.placement.pool import free_after
+from fairlead.rounds.draft import Draft
+
+
+def outcomes(draft: Draft) -> Outcomes:
+    """Jobs without GPUs whose reason is another than before. The last rule that applies gives the reason:
+
+    Share, Order     the policy's choice: its level says which
+    Window           it did not consider the job
+    Capacity         inside a round: running jobs stay, and no type has enough GPUs free
+    MinRun           at a round: too few GPUs are left beside jobs that must stay, or the policy wanted to give it some
+    Fragmented       enough are free, but no node has them, or none on which it runs
+    Quota            enough are free, but its tenant may not take them
+    NodeDown         the nodes that are up could not hold it
+    """
+    view = draft.view
+    gpus = view.held_gpus.copy()  # j  after the decision
+    for j, spot in draft.changed.items():
+        gpus[j] = sum(count for _, count in spot)
+    rows = (gpus == 0).nonzero()[0]
+    if not rows.size:
+        return NO_OUTCOMES
+    after = _After(draft, gpus, rows)
+    reason = _reasons(draft, after)
+    changed = reason != view.reason[rows]
+    if not changed.any():
+        return NO_OUTCOMES
+    return _with_numbers(draft, after.only(changed), reason[changed])
+
+
+def successors(draft: Draft, stop: list[int], start: list[int]) -> dict[int, tuple[int, ...]]:
+    """Job that stops and does not start elsewhere -> jobs that start on nodes that it leaves; by position for life."""
+    pre_empted = set(stop).difference(start)
+    if not pre_empted:
+        return {}
+    on_node: dict[int, list[int]] = {}
+    for k in start:
+        for node, _ in draft.changed[k]:
+            on_node.setdefault(node, []).append(k)
+    job, spots = draft.view.job, draft.view.spots
+    taken_by = {j: sorted({k for node, _ in spots[j] for k in on_node.get(node, ())}) for j in sorted(pre_empted)}
+    return {int(job[j]): tuple(job[rows].tolist()) for j, rows in taken_by.items()}
+
+
+def gain(draft: Draft, stop: list[int], start: list[int]) -> float:
+    """GPUs at full speed after the changes, less those before: sum of GPUs x rate / the job's fastest rate."""
+    if not stop and not start:
+        return 0.0
+    view = draft.view
+    before = _at_full_speed(draft, stop, [view.spots[j] for j in stop], view.rate)
+    return _at_full_speed(draft, start, [draft.changed[j] for j in start], view.ideal_rate) - before
+
+
+def _at_full_speed(draft: Draft, rows: list[int], spots: list[Spot], rate: FloatArray) -> float:
+    """`rate` (j,t) holds for a spot of one node at the reference width, which most are; the others are looked up."""
+    if not rows:
+        return 0.0
+    view, type_of = draft.view, draft.view.cluster.type_of
+    gpus = np.array([sum(count for _, count in spot) for spot in spots])
+    speed = rate[rows, [type_of[spot[0][0]] for spot in spots]]
+    for at, (j, spot) in enumerate(zip(rows, spots, strict=True)):
+        if len(spot) > 1 or gpus[at] != view.width[j]:
+            speed[at] = view.rate_on(j, spot)
+    fastest = view.ideal_rate[rows].max(axis=1)
+    # A job that runs only as a mix of types has no fastest type; its mix is full speed.
+    return float((gpus * np.divide(speed, fastest, out=np.ones(len(rows)), where=fastest > 0)).sum())
+
+
+class _After:
+    """The cluster after the decision, as the jobs that wait see it. `r` are these jobs."""
+
+    def __init__(self, draft: Draft, gpus: IntArray, rows: IntArray) -> None:
+        view = draft.view
+        self.rows = rows  # r -> j
+        self.gpus = gpus  # j  GPUs that jobs hold
+        self.width: IntArray = view.width[rows]  # r
+        self.runs: BoolArray = view.ideal_rate[rows] > 0  # r,t
+        before = (view.spots.get(j, NOWHERE) for j in draft.changed)
+        self.node_free = free_after(view.node_free, taken=draft.changed.values(), given_back=before)  # n
+        self.free = np.bincount(view.cluster.node_type, self.node_free, len(view.capacity)).astype(np.int64)  # t
+        self.most_free = self.best(self.free)  # r
+        self.fits: BoolArray = self.most_free >= self.width  # r
+
+    def only(self, which: BoolArray) -> _After:
+        """The same for some of the jobs."""
+        other = object.__new__(_After)
+        other.gpus, other.node_free, other.free = self.gpus, self.node_free, self.free
+        for name in ("rows", "width", "runs", "most_free", "fits"):
+            setattr(other, name, getattr(self, name)[which])
+        return other
+
+    def best(self, by_type: IntArray | FloatArray) -> IntArray:
+        """r  the largest number (t) among types on which the job runs."""
+        return np.asarray(np.where(self.runs, by_type, 0).max(axis=1, initial=0))
+
+    def total(self, by_type: IntArray | FloatArray) -> FloatArray:
+        """r  the sum (t) over types on which the job runs."""
+        return np.asarray(self.runs @ by_type, dtype=np.float64)
+
+
+def _reasons(draft: Draft, after: _After) -> IntArray:
+    """r"""
+    view, cause = draft.view, draft.cause
+    policys_choice = Reason.SHARE if isinstance(draft.allocation, Shares) else Reason.ORDER
+    reason = np.full(len(after.rows), policys_choice, dtype=np.int64)
+    considered = draft.allocation.answer.considered
+    if considered is not None:
+        reason[~considered[after.rows]] = Reason.WINDOW
+    if cause is Cause.EVENT:
+        reason[~after.fits] = Reason.CAPACITY
+    elif np.count_nonzero(draft.pinned):
+        too_few = after.best(view.capacity - _pinned_gpus(draft)) < after.width
+        reason[~after.fits & (too_few | _granted(draft)[after.rows])] = Reason.MIN_RUN
+    if np.count_nonzero(after.fits):
+        reason[after.fits & _fragmented(draft, after)] = Reason.FRAGMENTED
+        if view.quotas is not None:
+            reason[after.fits & ~_Held(draft, after).allowed] = Reason.QUOTA
+    if draft.denied:
+        reason[np.isin(after.rows, list(draft.denied))] = Reason.QUOTA
+    if np.count_nonzero(view.capacity != view.cluster.capacity):
+        reason[after.best(view.capacity) < after.width] = Reason.NODE_DOWN
+    return reason
+
+
+def _granted(draft: Draft) -> BoolArray:
+    """j  jobs that the policy wanted to have GPUs now"""
+    granted = np.zeros(draft.view.jobs, dtype=np.bool_)
+    if isinstance(draft.allocation, Placement):
+        granted[:] = [bool(spot) for spot in draft.allocation.spots]
+    elif draft.wanted is not None:
+        granted[draft.wanted.jobs] = True
+    return granted
+
+
+def _pinned_gpus(draft: Draft) -> IntArray:
+    """t  GPUs that pinned jobs hold"""
+    view = draft.view
+    count = np.zeros(len(view.capacity), dtype=np.int64)
+    for j in draft.pinned.nonzero()[0].tolist():
+        for t, gpus in view.cluster.gpus_by_type(view.spots[j]).items():
+            count[t] += gpus
+    return count
+
+
+def _most_on_one_node(draft: Draft, after: _After) -> IntArray:
+    """t  GPUs that are free on the node with the most"""
+    most = np.zeros(len(after.free), dtype=np.int64)
+    np.maximum.at(most, draft.view.cluster.node_type, after.node_free)
+    return most
+
+
+def _fragmented(draft: Draft, after: _After) -> BoolArray:
+    """r  the policy wanted to give it GPUs for which no spot was found; or one node could hold it, and none has the room"""
+    one_node = after.best(draft.view.cluster.largest_node) >= after.width
+    no_room = after.best(_most_on_one_node(draft, after)) < after.width
+    return np.asarray(_granted(draft)[after.rows] | (one_node & no_room))
+
+
+@dataclass(slots=True)
+class _Held:
+    """What tenants hold after the decision (u,t), and what each may hold (u,t)."""
+
+    held: FloatArray
+    may: FloatArray
+    allowed: BoolArray  # r  some type with enough free GPUs is within what the job's tenant may hold
+
+    def __init__(self, draft: Draft, after: _After) -> None:
+        view, quotas = draft.view, draft.view.quotas
+        assert quotas is not None
+        self.held = np.zeros_like(quotas.most)
+        for j in after.gpus.nonzero()[0].tolist():
+            spot = draft.changed.get(j, view.spots.get(j, NOWHERE))
+            for t, gpus in view.cluster.gpus_by_type(spot).items():
+                self.held[view.tenant[j], t] += gpus
+        types = range(len(after.free))
+        self.may = np.column_stack([quotas.may_hold(t, self.held[:, t], float(after.free[t])) for t in types])
+        u = view.tenant[after.rows]
+        room = np.minimum(self.may[u] - self.held[u], after.free)  # r,t
+        self.allowed = np.asarray((after.runs & (room >= after.width[:, None])).any(axis=1))
+
+
+def _with_numbers(draft: Draft, after: _After, reason: IntArray) -> Outcomes:
+    a, b = np.zeros(len(reason)), np.zeros(len(reason))
+    for code in np.unique(reason).tolist():
+        of_this = reason == code
+        numbers = _NUMBERS.get(code)
+        if numbers is not None:
+            a[of_this], b[of_this] = numbers(draft, after.only(of_this))
+    terms = draft.allocation.answer.terms
+    return Outcomes(
+        job=draft.view.job[after.rows],
+        reason=reason,
+        wanted=after.width,
+        free=after.most_free.astype(np.int64),
+        a=a,
+        b=b,
+        labels=() if terms is None else terms.labels,
+        terms=None if terms is None else np.nan_to_num(terms.values[after.rows]),  # JSON has no infinity
+    )
+
+
+_Numbers = tuple[FloatArray | float, FloatArray | float]
+
+
+def _share(draft: Draft, after: _After) -> _Numbers:
+    shares = draft.allocation
+    assert isinstance(shares, Shares)
+    owner = shares.owner_of[after.rows]
+    held = np.bincount(shares.owner_of, after.gpus, len(shares.owner_key)).astype(np.float64)  # o
+    return shares.gpus.sum(axis=1)[owner], held[owner]
+
+
+def _order(draft: Draft, after: _After) -> _Numbers:
+    return float(np.count_nonzero(after.gpus)), after.total(draft.view.capacity - after.free)
+
+
+def _window(draft: Draft, after: _After) -> _Numbers:
+    considered = draft.allocation.answer.considered
+    return (0.0 if considered is None else float(np.count_nonzero(considered))), 0.0
+
+
+def _min_run(draft: Draft, after: _After) -> _Numbers:
+    return after.total(_pinned_gpus(draft)), draft.pins_until_s
+
+
+def _fragments(draft: Draft, after: _After) -> _Numbers:
+    with_some = np.bincount(draft.view.cluster.node_type, after.node_free > 0, len(after.free))
+    return after.best(_most_on_one_node(draft, after)).astype(np.float64), after.total(with_some)
+
+
+def _quota(draft: Draft, after: _After) -> _Numbers:
+    """Of the type with the most free GPUs on which the job runs."""
+    of_tenants = _Held(draft, after)
+    u, t = draft.view.tenant[after.rows], np.where(after.runs, after.free, -1).argmax(axis=1)
+    return of_tenants.held[u, t], of_tenants.may[u, t]
+
+
+def _node_down(draft: Draft, after: _After) -> _Numbers:
+    return after.total(draft.view.cluster.capacity), after.best(draft.view.capacity).astype(np.float64)
+
+
+_NUMBERS = {
+    Reason.SHARE: _share,
+    Reason.ORDER: _order,
+    Reason.WINDOW: _window,
+    Reason.MIN_RUN: _min_run,
+    Reason.FRAGMENTED: _fragments,
+    Reason.QUOTA: _quota,
+    Reason.NODE_DOWN: _node_down,
+}
