@@ -27,7 +27,7 @@ PHASE_NAMES = tuple(phase.name.lower() for phase in Phase)  # by number
 ENDED_PHASES = tuple(PHASE_NAMES[phase] for phase in ENDED)
 PUBLIC_PHASES = (SUBMITTED, *PHASE_NAMES)
 _HAS_EXIT_CODE = ("finished", "failed")
-_HAS_REASON = ("waiting", "failed")
+_HAS_REASON = ("waiting", "held", "failed")
 
 
 def _shown(description: str, heading: str | None = None, **constraints: Any) -> dict[str, Any]:
@@ -69,7 +69,11 @@ class PublicJob:
     tenant: str = field(metadata=_shown("Who is charged for it.", "tenant"))
     phase: str = field(metadata=_shown("Where it is in its life.", "phase", pattern=f"^({'|'.join(PUBLIC_PHASES)})$"))
     held: HeldGpus | None = field(metadata=_shown("The GPUs that it has now; null: none.", "where, or why not"))
-    reason: str | None = field(metadata=_shown("Why it waits or failed, where that is known."))
+    reason: str | None = field(
+        metadata=_shown(
+            "Why it waits, is on hold or failed: for a job that waits a stable code, a colon and a sentence."
+        )
+    )
     gpus: int = field(metadata=_shown("GPUs at its reference width.", "GPUs"))
     progress: JobProgress | None = field(
         metadata=_shown("How far it is; null until the scheduler has taken it.", "progress")

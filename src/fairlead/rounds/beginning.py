@@ -11,6 +11,7 @@ import numpy as np
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.lifecycle import HAS_GPUS, Phase
+from fairlead.model.outcomes import Reason
 from fairlead.rates.estimator import Estimator
 from fairlead.rounds.snapshot import dump, load
 from fairlead.rounds.state import State
@@ -43,6 +44,8 @@ def beginning_from_json(beginning: dict[str, Any], cluster: Cluster, estimator: 
 def _job(state: State, j: int) -> dict[str, Any]:
     phase = Phase(int(state.phase[j]))
     row: dict[str, Any] = {"job": asdict(state.specs[j]), "phase": phase.name.lower(), "samples": float(state.done[j])}
+    if state.reason[j]:
+        row["reason"] = Reason(int(state.reason[j])).code
     if phase in HAS_GPUS:
         row["holds"] = {state.cluster.nodes[node]: count for node, count in state.spots[j]}
         row["since_s"] = float(state.since_s[j]) if state.spots[j] else None

@@ -121,8 +121,9 @@ def _reasons(draft: Draft, after: _After) -> IntArray:
     considered = draft.allocation.answer.considered
     if considered is not None:
         reason[~considered[after.rows]] = Reason.WINDOW
-    if cause is Cause.EVENT:
-        reason[~after.fits] = Reason.CAPACITY
+    if cause is Cause.EVENT:  # a turn that did not come at the round has not come since
+        before = view.reason[after.rows]
+        reason[~after.fits] = np.where(np.isin(before, _TURNS), before, Reason.CAPACITY)[~after.fits]
     elif np.count_nonzero(draft.pinned):
         too_few = after.best(view.capacity - _pinned_gpus(draft)) < after.width
         reason[~after.fits & (too_few | _granted(draft)[after.rows])] = Reason.MIN_RUN
@@ -135,6 +136,9 @@ def _reasons(draft: Draft, after: _After) -> IntArray:
     if np.count_nonzero(view.capacity != view.cluster.capacity):
         reason[after.best(view.capacity) < after.width] = Reason.NODE_DOWN
     return reason
+
+
+_TURNS = (Reason.SHARE, Reason.ORDER, Reason.WINDOW, Reason.MIN_RUN)
 
 
 def _granted(draft: Draft) -> BoolArray:

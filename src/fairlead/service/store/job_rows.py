@@ -14,6 +14,7 @@ from fairlead.model.public_job import PHASE_NAMES, JobFacts, PublicJob, has_exit
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rounds.records import spec_from_json, to_line
 from fairlead.rounds.state import State
+from fairlead.rounds.waiting import reason_sentence
 
 COLUMNS = tuple(field.name for field in fields(JobFacts))
 _SPOT = COLUMNS.index("spot")  # JSON in the table
@@ -32,8 +33,8 @@ SELECT_TAKEN = f"{_SELECT} FROM events.jobs e CROSS JOIN jobs j ON j.id = e.id"
 
 
 def row_of(state: State, j: int, reason: str | None) -> tuple[Any, ...]:
-    """The values for `UPSERT`; a reason of None leaves the stored one."""
-    facts = facts_of(state, j, reason)
+    """For `UPSERT`. What the last decision says of a waiting job goes first; a reason of None leaves what is stored."""
+    facts = facts_of(state, j, reason_sentence(state, j) or reason)
     return tuple(_stored(getattr(facts, name)) for name in COLUMNS)
 
 

@@ -99,6 +99,8 @@ class Log:
         """Mark the rows of the record's jobs as changed."""
         for j in _jobs_of(record, self.state.jobs):
             self._touched.setdefault(j, None)
+        if isinstance(record, (ev.NodeAdded, ev.NodeRemoved)):  # which jobs can run at all may have changed
+            self._touched.update((j, self._touched.get(j)) for j in self.state.active_jobs.tolist())
         if isinstance(record, (ev.Failed, ev.Refused)):
             self._touched.update(dict.fromkeys(record.jobs.tolist(), record.reason))
         elif isinstance(record, _NEWS):
@@ -248,7 +250,8 @@ def _starting_points(connection: sqlite3.Connection, header: Header) -> Iterator
 
 def _jobs_of(record: Record, jobs: int) -> list[int]:
     if isinstance(record, Decision):
-        return [*record.stop.tolist(), *record.start.tolist()]
+        explained = [] if record.why is None else record.why.outcomes.job.tolist()
+        return [*record.stop.tolist(), *record.start.tolist(), *explained]
     if isinstance(record, ev.Arrived):
         return [jobs]  # the next position, because it is not folded yet
     touched: list[int] = record.jobs.tolist() if hasattr(record, "jobs") else []

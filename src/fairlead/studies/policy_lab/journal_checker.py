@@ -1,6 +1,6 @@
 """Reads a journal as text and says what is wrong with it.
 
-Nothing of ours is imported: the checker knows the file format and the rules, so that a bug in the state or in the
+Nothing of the product is imported: the checker knows the file format and the rules, so that a bug in the state or in the
 engine cannot hide from it.
 """
 
@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from fairlead.studies.policy_lab.reason_checker import NodesNow, check_reason, types_that_run
 
 SAME = 1e-6  # relative: samples counted twice in different ways
 BOUNDARY = 1e-6  # rounds: how far from a multiple of the round a round may be decided
@@ -34,6 +36,7 @@ class Told:
     resume_s: float = 0.0
     at_start: float = 0.0  # samples when it last started
     done: float = 0.0
+    reason: str = ""  # why it waits, as the last decision that had a new one said
     asked_to: str = ""  # "start", "stop" or "move" until the engine has answered
     starts: int = 0
     first_start_s: float = math.inf
@@ -102,6 +105,7 @@ class _Checker:
         asked_to = {"starting": "start", "stopping": "stop", "moving": "move"}
         for row in begins["jobs"]:
             told = self.jobs[row["job"]["id"]] = Told(row["job"], at_start=row["samples"], done=row["samples"])
+            told.reason = row.get("reason", "")
             if row["phase"] in ("finished", "failed", "cancelled", "held"):
                 told.end_s = self.now_s
             if "rate" in row:
@@ -158,6 +162,29 @@ class _Checker:
             self._stop(job, moves=job in start)
         for job, spot in start.items():
             self._start(job, spot)
+        if "why" in record:
+            self._why(record)
+
+    def _why(self, record: dict[str, Any]) -> None:
+        """Every job that waits has one reason, and those that are new agree with the cluster as it is now."""
+        up = {node: 0 if node in self.down else gpus for node, gpus in self.usable.items()}
+        nodes = NodesNow(self.type_of, self.size, up, self.used)
+        in_all = nodes.in_all(set(self.type_of.values()))
+        waiting = {job: told for job, told in self.jobs.items() if told.end_s is None and not told.holds}
+        running = sum(1 for told in self.jobs.values() if told.holds)
+        for job, row in record["why"].items():
+            need(job in waiting, f"{job} has a reason to wait and does not wait")
+            told = waiting[job]
+            need(row[0] != told.reason, f"{job} waits for the same reason as before, {row[0]}")
+            types = types_that_run(told.spec, self.header, self.cluster, in_all)
+            check_reason(job, told.spec, row, types, nodes, record, running, need)
+            told.reason = row[0]
+        for job, told in waiting.items():
+            nowhere = not told.reason and not types_that_run(told.spec, self.header, self.cluster, in_all)
+            need(bool(told.reason) or nowhere, f"{job} waits for no reason")
+        for job, others in record.get("taken_by", {}).items():
+            need(job in record["stop"] and job not in record["start"], f"{job} is not pre-empted and has successors")
+            need(set(others) <= set(record["start"]), f"{others} take over from {job} and do not start")
 
     def _stop(self, job: str, *, moves: bool) -> None:
         told = self._known(job)
@@ -180,7 +207,7 @@ class _Checker:
             need(self._may_use(spec, t), f"{job} runs on type {t}, which it cannot or may not use")
         need(not self.down & spot.keys(), f"{job} is placed on a node that is down")
         need(all(self.size[node] for node in spot), f"{job} is placed on a node that has left")
-        told.holds = dict(spot)
+        told.holds, told.reason = dict(spot), ""
         told.since_s = self.now_s
         told.asked_to = told.asked_to or "start"
         told.starts += 1

@@ -1,0 +1,104 @@
+"""Recounts the reasons of a decision from what the journal has reported, without anything of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Need = Callable[[bool, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NodesNow:
+    """Nodes as the journal has them after a decision."""
+
+    type_of: Mapping[str, int]
+    size: Mapping[str, int]
+    usable: Mapping[str, int]  # 0 where the node is down
+    used: Mapping[str, int]
+
+    def free(self, types: set[int]) -> dict[int, int]:
+        """By type."""
+        return self._by_type(types, lambda node: self.usable[node] - self.used.get(node, 0))
+
+    def up(self, types: set[int]) -> dict[int, int]:
+        return self._by_type(types, lambda node: self.usable[node])
+
+    def in_all(self, types: set[int]) -> dict[int, int]:
+        return self._by_type(types, lambda node: self.size[node])
+
+    def gaps(self, types: set[int]) -> list[int]:
+        """Free GPUs of the nodes that have some."""
+        free = (self.usable[node] - self.used.get(node, 0) for node, t in self.type_of.items() if t in types)
+        return [gpus for gpus in free if gpus > 0]
+
+    def _by_type(self, types: set[int], count: Callable[[str], int]) -> dict[int, int]:
+        totals = dict.fromkeys(types, 0)
+        for node, t in self.type_of.items():
+            if t in types:
+                totals[t] += max(count(node), 0)
+        return totals
+
+
+def types_that_run(
+    spec: dict[str, Any], header: dict[str, Any], cluster: dict[str, Any], in_all: dict[int, int]
+) -> set[int]:
+    """Types on which a gang of the job's reference width could run, were the cluster empty: allowed, large enough, with the
+    memory and with a speed in the profile.
+    """
+    profile = header["profile"]
+    need_gib = profile["facts"].get(spec["model"], {}).get("memory_gib", 0.0)
+    measured = {row[1] for row in profile["speeds"] if row[0] == spec["model"]}
+    measured |= {gpu for model, gpu, _ in profile.get("parts", ()) if model == spec["model"]}
+    return {
+        t
+        for t, (label, gpu) in enumerate(zip(cluster["types"], cluster["gpu"], strict=True))
+        if (not spec["types"] or label in spec["types"] or gpu in spec["types"])
+        and need_gib <= cluster["memory_gib"][t]
+        and in_all.get(t, 0) >= spec["gpus"]
+        and (gpu in measured or gpu.rsplit("-", 1)[0] in measured)
+    }
+
+
+def check_reason(
+    job: str,
+    spec: dict[str, Any],
+    row: list[Any],
+    types: set[int],
+    nodes: NodesNow,
+    record: dict[str, Any],
+    running: int,
+    need: Need,
+) -> None:
+    """One row of `why`: the numbers are those of the cluster, and the reason is one that they allow."""
+    code, wanted, free, a, b, *terms = row
+    in_event = record["cause"] == "event"
+    need(wanted == spec["gpus"], f"{job} waits for {wanted} GPUs and asks for {spec['gpus']}")
+    most_free = max(nodes.free(types).values(), default=0)
+    need(free == most_free, f"{job} is told that {free} GPUs are free, {most_free} are")
+    fits = most_free >= wanted
+    if code == "Capacity":
+        need(in_event and not fits, f"{job} waits for capacity, and {most_free} of {wanted} GPUs are free")
+    elif code == "Fragmented":
+        gaps = nodes.gaps(types)
+        need(fits, f"{job} waits because of fragments, and only {most_free} of {wanted} GPUs are free")
+        need(a == max(gaps) and b == len(gaps), f"{job}: {a} GPUs on the best of {b} nodes, the gaps are {gaps}")
+    elif code == "Order":
+        free_by_type, up = nodes.free(types), nodes.up(types)
+        in_use = sum(up[t] - free_by_type[t] for t in types)
+        need(a == running and b == in_use, f"{job} waits for {a} jobs on {b} GPUs, it is {running} on {in_use}")
+    elif code == "Share":
+        need(a >= 0 and b >= 0, f"{job}: a share of {a} GPUs, of which {b} are held")
+    elif code == "Window":
+        need(a >= 0, f"{job} waits outside a window of {a} jobs")
+    elif code == "MinRun":
+        need(not in_event and not fits, f"{job} waits for jobs that must stay, and {most_free} GPUs are free")
+        need(a > 0 and b > record["time_s"], f"{job} waits for {a} GPUs until {b}")
+    elif code == "NodeDown":
+        up_most, total = max(nodes.up(types).values(), default=0), sum(nodes.in_all(types).values())
+        need(b == up_most < wanted, f"{job} waits for nodes that are down; {up_most} of {wanted} GPUs are up")
+        need(a == total, f"{job}: {a} GPUs of its types in all, there are {total}")
+    else:
+        need(code == "Quota", f"{job} waits for a reason that nobody knows: {code}")
+    need(len(terms) == len(record.get("terms", ())), f"{job} has {len(terms)} terms of the policy")
