@@ -116,7 +116,48 @@ def drop_an_answer(records: list[Record]) -> None:
     records.remove(find(records, "started"))
 
 
+def explained(records: list[Record]) -> Record:
+    """The first decision that gives a job a reason to wait."""
+    return next(r for r in records if r.get("why"))
+
+
+def wait_for_no_reason(records: list[Record]) -> None:
+    explained(records)["why"].clear()
+
+
+def miscount_free_gpus(records: list[Record]) -> None:
+    next(iter(explained(records)["why"].values()))[2] += 1
+
+
+def miscount_jobs_that_go_first(records: list[Record]) -> None:
+    next(iter(explained(records)["why"].values()))[3] += 1
+
+
+def claim_capacity_at_a_round(records: list[Record]) -> None:
+    next(iter(explained(records)["why"].values()))[0] = "Capacity"
+
+
+def ask_for_more(records: list[Record]) -> None:
+    next(iter(explained(records)["why"].values()))[1] += 1
+
+
+def give_a_running_job_a_reason(records: list[Record]) -> None:
+    decision = find(records, "decision", "a")
+    decision["why"]["a"] = ["Order", 2, 0, 1, 2]
+
+
+def invent_a_successor(records: list[Record]) -> None:
+    next(r for r in records if r.get("stop"))["taken_by"] = {"b": ["a"]}
+
+
 SPOILS = (
+    wait_for_no_reason,
+    miscount_free_gpus,
+    miscount_jobs_that_go_first,
+    claim_capacity_at_a_round,
+    ask_for_more,
+    give_a_running_job_a_reason,
+    invent_a_successor,
     start_before_arrival,
     oversubscribe,
     tear_a_gang,

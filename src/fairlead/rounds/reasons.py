@@ -90,6 +90,9 @@ class _After:
         self.gpus = gpus  # j  GPUs that jobs hold
         self.width: IntArray = view.width[rows]  # r
         self.runs: BoolArray = view.ideal_rate[rows] > 0  # r,t
+        self.mixes: BoolArray = ~self.runs.any(axis=1)  # r  runs only on GPUs of several types together
+        if self.mixes.any():
+            self.runs[self.mixes] = view.mixable[rows[self.mixes]]
         before = (view.spots.get(j, NOWHERE) for j in draft.changed)
         self.node_free = free_after(view.node_free, taken=draft.changed.values(), given_back=before)  # n
         self.free = np.bincount(view.cluster.node_type, self.node_free, len(view.capacity)).astype(np.int64)  # t
@@ -100,11 +103,16 @@ class _After:
         """The same for some of the jobs."""
         other = object.__new__(_After)
         other.gpus, other.node_free, other.free = self.gpus, self.node_free, self.free
-        for name in ("rows", "width", "runs", "most_free", "fits"):
+        for name in ("rows", "width", "runs", "mixes", "most_free", "fits"):
             setattr(other, name, getattr(self, name)[which])
         return other
 
     def best(self, by_type: IntArray | FloatArray) -> IntArray:
+        """r  the largest number (t) among types on which the job runs; their sum where it needs several of them."""
+        one = self.most(by_type)
+        return np.where(self.mixes, self.total(by_type).astype(np.int64), one) if self.mixes.any() else one
+
+    def most(self, by_type: IntArray | FloatArray) -> IntArray:
         """r  the largest number (t) among types on which the job runs."""
         return np.asarray(np.where(self.runs, by_type, 0).max(axis=1, initial=0))
 
@@ -170,8 +178,8 @@ def _most_on_one_node(draft: Draft, after: _After) -> IntArray:
 
 def _fragmented(draft: Draft, after: _After) -> BoolArray:
     """r  the policy wanted to give it GPUs for which no spot was found; or one node could hold it, and none has the room"""
-    one_node = after.best(draft.view.cluster.largest_node) >= after.width
-    no_room = after.best(_most_on_one_node(draft, after)) < after.width
+    one_node = after.most(draft.view.cluster.largest_node) >= after.width
+    no_room = after.most(_most_on_one_node(draft, after)) < after.width
     return np.asarray(_granted(draft)[after.rows] | (one_node & no_room))
 
 
@@ -244,7 +252,7 @@ def _min_run(draft: Draft, after: _After) -> _Numbers:
 
 def _fragments(draft: Draft, after: _After) -> _Numbers:
     with_some = np.bincount(draft.view.cluster.node_type, after.node_free > 0, len(after.free))
-    return after.best(_most_on_one_node(draft, after)).astype(np.float64), after.total(with_some)
+    return after.most(_most_on_one_node(draft, after)).astype(np.float64), after.total(with_some)
 
 
 def _quota(draft: Draft, after: _After) -> _Numbers:

@@ -41,24 +41,31 @@ class NodesNow:
         return totals
 
 
+def counts(spec: dict[str, Any], types: set[int], in_all: dict[int, int]) -> Callable[[dict[int, int]], int]:
+    """GPUs by type -> those that the job could have together: of one type, or of all where none alone is large enough."""
+    alone = any(in_all.get(t, 0) >= spec["gpus"] for t in types)
+    return lambda by_type: max(by_type.values(), default=0) if alone else sum(by_type.values())
+
+
 def types_that_run(
     spec: dict[str, Any], header: dict[str, Any], cluster: dict[str, Any], in_all: dict[int, int]
 ) -> set[int]:
-    """Types on which a gang of the job's reference width could run, were the cluster empty: allowed, large enough, with the
-    memory and with a speed in the profile.
+    """Types on which the job could run, were the cluster empty: allowed, with the memory and with a speed in the profile,
+    and large enough for the reference width. A job that may mix types needs no single type that is large enough.
     """
     profile = header["profile"]
     need_gib = profile["facts"].get(spec["model"], {}).get("memory_gib", 0.0)
     measured = {row[1] for row in profile["speeds"] if row[0] == spec["model"]}
     measured |= {gpu for model, gpu, _ in profile.get("parts", ()) if model == spec["model"]}
-    return {
+    may = {
         t
         for t, (label, gpu) in enumerate(zip(cluster["types"], cluster["gpu"], strict=True))
         if (not spec["types"] or label in spec["types"] or gpu in spec["types"])
         and need_gib <= cluster["memory_gib"][t]
-        and in_all.get(t, 0) >= spec["gpus"]
         and (gpu in measured or gpu.rsplit("-", 1)[0] in measured)
     }
+    alone = {t for t in may if in_all.get(t, 0) >= spec["gpus"]}
+    return alone or (may if spec["relaxed"] and spec["gpus"] > 1 else set())
 
 
 def check_reason(
@@ -75,7 +82,8 @@ def check_reason(
     code, wanted, free, a, b, *terms = row
     in_event = record["cause"] == "event"
     need(wanted == spec["gpus"], f"{job} waits for {wanted} GPUs and asks for {spec['gpus']}")
-    most_free = max(nodes.free(types).values(), default=0)
+    together = counts(spec, types, nodes.in_all(types))
+    most_free = together(nodes.free(types))
     need(free == most_free, f"{job} is told that {free} GPUs are free, {most_free} are")
     fits = most_free >= wanted
     if code == "Capacity":
@@ -96,7 +104,7 @@ def check_reason(
         need(not in_event and not fits, f"{job} waits for jobs that must stay, and {most_free} GPUs are free")
         need(a > 0 and b > record["time_s"], f"{job} waits for {a} GPUs until {b}")
     elif code == "NodeDown":
-        up_most, total = max(nodes.up(types).values(), default=0), sum(nodes.in_all(types).values())
+        up_most, total = together(nodes.up(types)), sum(nodes.in_all(types).values())
         need(b == up_most < wanted, f"{job} waits for nodes that are down; {up_most} of {wanted} GPUs are up")
         need(a == total, f"{job}: {a} GPUs of its types in all, there are {total}")
     else:
