@@ -90,7 +90,7 @@ class _After:
         self.gpus = gpus  # j  GPUs that jobs hold
         self.width: IntArray = view.width[rows]  # r
         self.runs: BoolArray = view.ideal_rate[rows] > 0  # r,t
-        self.mixes: BoolArray = ~self.runs.any(axis=1)  # r  runs only on GPUs of several types together
+        self.mixes: BoolArray = np.asarray(~self.runs.any(axis=1))  # r  runs only on GPUs of several types together
         if self.mixes.any():
             self.runs[self.mixes] = view.mixable[rows[self.mixes]]
         before = (view.spots.get(j, NOWHERE) for j in draft.changed)
@@ -143,6 +143,8 @@ def _reasons(draft: Draft, after: _After) -> IntArray:
         reason[np.isin(after.rows, list(draft.denied))] = Reason.QUOTA
     if np.count_nonzero(view.capacity != view.cluster.capacity):
         reason[after.best(view.capacity) < after.width] = Reason.NODE_DOWN
+    if after.mixes.any():  # the types that it may mix are too few all together
+        reason[after.best(view.cluster.capacity) < after.width] = Reason.NEVER_FITS
     return reason
 
 

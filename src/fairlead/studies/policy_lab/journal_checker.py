@@ -322,6 +322,7 @@ class _Checker:
             kinds.append(kind)
         self.type_of[node] = kinds.index(kind)
         self.size[node] = self.usable[node] = record["gpus"]
+        self._forget_reasons()
 
     def _node_removed(self, record: dict[str, Any]) -> None:
         """It is down or empty by then."""
@@ -330,6 +331,16 @@ class _Checker:
         need(not self.used[node], f"{node} leaves while {self.used[node]} of its GPUs are held")
         self.size[node] = self.usable[node] = 0
         self.down.discard(node)
+        self._forget_reasons()
+
+    def _forget_reasons(self) -> None:
+        """Of jobs for which the cluster has nothing any more; once it has, they are decided on anew."""
+        in_all = Counter[int]()
+        for node, t in self.type_of.items():
+            in_all[t] += self.size[node]
+        for told in self.jobs.values():
+            if not types_that_run(told.spec, self.header, self.cluster, in_all):
+                told.reason = ""
 
     def _node_usable(self, record: dict[str, Any]) -> None:
         """Jobs that are in its way are lost in the same instant, before it."""

@@ -65,7 +65,8 @@ def types_that_run(
         and (gpu in measured or gpu.rsplit("-", 1)[0] in measured)
     }
     alone = {t for t in may if in_all.get(t, 0) >= spec["gpus"]}
-    return alone or (may if spec["relaxed"] and spec["gpus"] > 1 else set())
+    mixes = spec["relaxed"] and sum(in_all.get(t, 0) for t in may) >= spec["gpus"] > 1
+    return alone or (may if mixes else set())
 
 
 def check_reason(
@@ -82,6 +83,9 @@ def check_reason(
     code, wanted, free, a, b, *terms = row
     in_event = record["cause"] == "event"
     need(wanted == spec["gpus"], f"{job} waits for {wanted} GPUs and asks for {spec['gpus']}")
+    if code == "NeverFits":
+        need(not types, f"{job} never fits, and types {types} could run it")
+        return
     together = counts(spec, types, nodes.in_all(types))
     most_free = together(nodes.free(types))
     need(free == most_free, f"{job} is told that {free} GPUs are free, {most_free} are")
