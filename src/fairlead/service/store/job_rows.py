@@ -33,7 +33,7 @@ SELECT_TAKEN = f"{_SELECT} FROM events.jobs e CROSS JOIN jobs j ON j.id = e.id"
 
 
 def row_of(state: State, j: int, reason: str | None) -> tuple[Any, ...]:
-    """For `UPSERT`. What the last decision says of a waiting job goes first; a reason of None leaves what is stored."""
+    """The values for `UPSERT`. The last decision's reason for a waiting job comes first; None leaves the stored one."""
     facts = facts_of(state, j, reason_sentence(state, j) or reason)
     return tuple(_stored(getattr(facts, name)) for name in COLUMNS)
 
