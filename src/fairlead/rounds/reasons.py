@@ -5,8 +5,6 @@ Every rule here can be recounted from the journal, and the journal checker does 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Placement, Shares, Spot
@@ -86,6 +84,7 @@ class _After:
 
     def __init__(self, draft: Draft, gpus: IntArray, rows: IntArray) -> None:
         view = draft.view
+        self._draft = draft
         self.rows = rows  # r -> j
         self.gpus = gpus  # j  GPUs that jobs hold
         self.width: IntArray = view.width[rows]  # r
@@ -101,11 +100,7 @@ class _After:
 
     def only(self, which: BoolArray) -> _After:
         """The same for some of the jobs."""
-        other = object.__new__(_After)
-        other.gpus, other.node_free, other.free = self.gpus, self.node_free, self.free
-        for name in ("rows", "width", "runs", "mixes", "most_free", "fits"):
-            setattr(other, name, getattr(self, name)[which])
-        return other
+        return self if which.all() else _After(self._draft, self.gpus, self.rows[which])
 
     def best(self, by_type: IntArray | FloatArray) -> IntArray:
         """r  the largest number (t) among types on which the job runs; their sum where it needs several of them."""
@@ -185,27 +180,24 @@ def _fragmented(draft: Draft, after: _After) -> BoolArray:
     return np.asarray(_granted(draft)[after.rows] | (one_node & no_room))
 
 
-@dataclass(slots=True)
 class _Held:
-    """What tenants hold after the decision (u,t), and what each may hold (u,t)."""
-
-    held: FloatArray
-    may: FloatArray
-    allowed: BoolArray  # r  some type with enough free GPUs is within what the job's tenant may hold
+    """What tenants hold after the decision (u,t), what each may hold (u,t), and which jobs (r) are within that."""
 
     def __init__(self, draft: Draft, after: _After) -> None:
         view, quotas = draft.view, draft.view.quotas
         assert quotas is not None
-        self.held = np.zeros_like(quotas.most)
+        self.held: FloatArray = np.zeros_like(quotas.most)
         for j in after.gpus.nonzero()[0].tolist():
             spot = draft.changed.get(j, view.spots.get(j, NOWHERE))
             for t, gpus in view.cluster.gpus_by_type(spot).items():
                 self.held[view.tenant[j], t] += gpus
         types = range(len(after.free))
-        self.may = np.column_stack([quotas.may_hold(t, self.held[:, t], float(after.free[t])) for t in types])
+        self.may: FloatArray = np.column_stack(
+            [quotas.may_hold(t, self.held[:, t], float(after.free[t])) for t in types]
+        )
         u = view.tenant[after.rows]
         room = np.minimum(self.may[u] - self.held[u], after.free)  # r,t
-        self.allowed = np.asarray((after.runs & (room >= after.width[:, None])).any(axis=1))
+        self.allowed: BoolArray = np.asarray((after.runs & (room >= after.width[:, None])).any(axis=1))
 
 
 def _with_numbers(draft: Draft, after: _After, reason: IntArray) -> Outcomes:
