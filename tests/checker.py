@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fairlead.studies.policy_lab.journal_checker import BadJournalError, Checked, Told, check_journal, need
+from fairlead.studies.policy_lab.journal_checker import BadJournalError, Checked, JobReport, check_journal, need
 
-__all__ = ["BadJournalError", "Checked", "Told", "check_journal", "need"]
+__all__ = ["BadJournalError", "Checked", "JobReport", "check_journal", "need"]

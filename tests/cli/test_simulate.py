@@ -310,7 +310,7 @@ def test_a_job_that_needs_more_memory_than_any_gpu_has_is_refused(files: Path, s
     completed = simulate()
 
     assert completed.code == 5
-    assert "job a: m needs 40 GiB a GPU, the largest that it may use has 16" in completed.err
+    assert "job a: m needs 40 GiB per GPU, the largest GPU that it may use has 16" in completed.err
 
 
 def test_impossible_jobs_can_be_left_out_and_are_counted(files: Path, simulate: Simulate) -> None:

@@ -1,4 +1,4 @@
-"""AlloX by hand: where an arrival queues, who starts when, and that nobody is interrupted."""
+"""AlloX by hand: where an arrival queues, when jobs start, and that no job is interrupted."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_an_arrival_queues_where_it_would_end_first() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_every_arrival_adds_as_little_as_can_be_to_the_total_of_completion_times(seed: int) -> None:
-    """All at once, one GPU of each type: whoever is put at the tail elsewhere ends later, in fractions of a second."""
+def test_every_arrival_adds_as_little_as_possible_to_the_total_of_completion_times(seed: int) -> None:
+    """All jobs arrive at once, with one GPU of each type: at the tail of another queue a job would end later."""
     random = np.random.default_rng(seed)
     jobs = [
         job(f"j{i}", samples=float(random.integers(1, 40) * 100), model=("fast", "even")[int(random.integers(2))])
@@ -57,7 +57,7 @@ def test_every_arrival_adds_as_little_as_can_be_to_the_total_of_completion_times
 
 
 def test_a_job_stays_in_its_queue_though_another_type_is_idle() -> None:
-    """b chose the V100, which would have it done at 800; the K80 stays idle for good."""
+    """b chose the V100, where it would end at 800; the K80 stays idle."""
     jobs = [job("a", samples=1600.0, model="fast"), job("b", samples=1600.0, model="fast")]
 
     assert starts_and_ends(jobs, "v100:1,k80:1")["b"] == (400.0, 800.0)
@@ -69,8 +69,8 @@ def test_a_short_job_waits_for_a_long_one_that_came_before() -> None:
     assert starts_and_ends(jobs, "v100:1")["b-short"] == (5000.0, 5100.0)
 
 
-def test_nobody_overtakes_unless_told_so() -> None:
-    """b needs both GPUs and waits for a; c fits beside a."""
+def test_no_job_overtakes_without_the_option() -> None:
+    """b needs both GPUs and waits for a; c fits next to a."""
     jobs = [job("a", samples=1000.0), job("b", 2, samples=200.0), job("c", samples=100.0)]
 
     assert starts_and_ends(jobs, "v100:2")["c"][0] == 1100.0

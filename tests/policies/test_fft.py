@@ -44,7 +44,7 @@ TABLE_1_JOBS = (job("a", samples=16.0, model="m"), job("b", samples=16.0, model=
 
 
 @pytest.mark.parametrize(("work", "total"), [("total", 5.75), ("remaining", 6.625)])
-def test_table_1_comes_out_of_the_printed_cost_with_total_work_only(work: str, total: float) -> None:
+def test_the_printed_cost_gives_table_1_only_with_total_work(work: str, total: float) -> None:
     """Total work lets the first job finish on the fast GPU: 2 + 3.75. Remaining work swaps them after one round."""
     took = jct_min(TABLE_1_JOBS, "v100:1,k80:1", FFT.with_parameters({**PAPER, "work": work}), EPOCHS, 60.0, 0.0)
 
@@ -57,8 +57,8 @@ def test_ranked_costs_give_table_1() -> None:
     assert sum(took.values()) == pytest.approx(5.75)
 
 
-def as_it_says(**parameters: Any) -> Policy:
-    """FFT with its grants put on nodes of one GPU as they are: no rule of ours refuses a move."""
+def without_move_rule(**parameters: Any) -> Policy:
+    """FFT with its grants placed directly on nodes of one GPU, so that our rule for moves does not apply."""
 
     def allocate(view: View, memory: FFTMemory | None) -> tuple[Placement, FFTMemory]:
         grants, kept = fft(view, memory, **parameters)
@@ -72,16 +72,16 @@ def as_it_says(**parameters: Any) -> Policy:
 
 
 @pytest.mark.parametrize(("work", "j4"), [("total", 18.0), ("remaining", 14.4)])
-def test_figure_2_comes_out_of_the_printed_cost_with_remaining_work_only(work: str, j4: float) -> None:
+def test_the_printed_cost_gives_figure_2_only_with_remaining_work(work: str, j4: float) -> None:
     """With total work J4 moves to the A10 at 5, has to leave at 10 and moves again at 15: the paper's bad schedule."""
-    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", as_it_says(**PAPER, work=work), FIG_2, 300.0, 120.0)
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", without_move_rule(**PAPER, work=work), FIG_2, 300.0, 120.0)
 
     assert took["j4"] == pytest.approx(j4)
 
 
 def test_ranked_costs_give_the_good_schedule_of_figure_2() -> None:
     """At 5 minutes J4 gets a round of 5 on the T4, or one of 3 on the A10 that is worth 4.8."""
-    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", as_it_says(), FIG_2, 300.0, 120.0)
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", without_move_rule(), FIG_2, 300.0, 120.0)
 
     assert took["j4"] == pytest.approx(14.4)
 
@@ -101,14 +101,14 @@ def test_costs_of_figure_2_at_five_minutes() -> None:
 
 
 def test_phi_by_hand() -> None:
-    """Three rounds old, 4 GPUs, 10 units, 2 units a round: 3 x 2/10 + 4 x 10/2 = 20.6; on no GPU that it cannot use."""
+    """Three rounds old, 4 GPUs, 10 units, 2 units per round: 3 x 2/10 + 4 x 10/2 = 20.6; nothing on a type that it cannot use."""
     cost = phi(np.array([3.0]), np.array([[2.0, 0.0]]), np.array([10.0]), np.array([4]))
 
     assert cost == pytest.approx(np.array([[20.6, 0.0]]))
 
 
 def test_ranked_costs_by_hand() -> None:
-    """Two jobs on a fast and a slow type, 2 and 1 units a round, none of it done.
+    """Two jobs on a fast and a slow type, with 2 and 1 units per round and no work done.
 
     The first, one GPU wide: r = 4/2 = 2 rounds, volume 2, first of two: (2/2)^2 = 1. Fair progress 1, so tau - a = 4; three
     rounds old: u = (3 + 2)/4 = 1.25. With kappa 2 it is worth 1 + 2 x 0.25 = 1.5: -1.5 and, on the slow type, -0.75. The
@@ -145,7 +145,7 @@ def test_the_printed_cost_gives_the_fast_gpu_to_the_longer_of_two_jobs(costs: st
 
 
 def test_the_unit_of_work_is_a_round_on_the_slowest_type_that_the_job_can_use() -> None:
-    """`fast` makes 1 sample/s on a K80, two GPUs 2: 720 in 360 s. `v` runs on the V100 only, at 1."""
+    """`fast` runs at 1 sample/s on a K80, at 2 on two GPUs: 720 in 360 s. `v` runs only on the V100, at 1."""
     view = Scene([job("a", 2, model="fast"), job("b", model="v")], "v100:2,k80:2").view(360.0)
 
     assert unit_of_work(view).tolist() == [720.0, 360.0]
@@ -172,8 +172,8 @@ def test_a_private_cluster_is_never_wider_than_the_gang() -> None:
 def test_rho_by_hand() -> None:
     """Two jobs on one GPU, each of 7200 samples at 1 a second: W = 20 rounds, fair progress 1/2, tau - a = 40.
 
-    Seen at rounds 0, 1 and 2. mu(0) = 0, so rho(1) = 0 for both. mu(1) = 1/40: who waits, b, gets
-    rho(2) = 1/40 x (1/2 - 0) = 1/80, who runs max(0, 1/40 x (1/2 - 1)) = 0.
+    Decided at rounds 0, 1 and 2. mu(0) = 0, so rho(1) = 0 for both. mu(1) = 1/40: the waiting job b has
+    rho(2) = 1/40 x (1/2 - 0) = 1/80, the running job max(0, 1/40 x (1/2 - 1)) = 0.
     """
     jobs = [job("a", samples=7200.0), job("b", samples=7200.0)]
     memory = None
@@ -186,7 +186,7 @@ def test_rho_by_hand() -> None:
 
 
 def test_rho_counts_what_was_achieved_not_what_was_granted() -> None:
-    """The job holds its GPU but spends the round restoring: it lags like one that waits."""
+    """The job holds its GPU but spends the round restoring, so it lags like a waiting job."""
     jobs = [job("a", samples=7200.0), job("b", samples=7200.0)]
     before = Scene(jobs, "v100:1", held={"a": ((0, 1),)}, now_s=360.0).view(360.0)
     after = Scene(jobs, "v100:1", held={"a": ((0, 1),)}, now_s=720.0).view(360.0)
@@ -229,19 +229,19 @@ def test_a_job_of_unknown_length_still_runs() -> None:
 
 
 def test_of_two_equal_choices_a_job_stays_where_it_is() -> None:
-    """Both jobs are alike, and so are the types to them."""
+    """Both jobs are equal, and both types have the same speed for them."""
     scene = Scene([job("a"), job("b")], "v100:1,k80:1", held={"a": ((1, 1),), "b": ((0, 1),)}, now_s=360.0)
 
     assert granted(scene) == {0: 1, 1: 0}
 
 
-def test_a_wrong_option_says_what_was_wanted() -> None:
+def test_the_error_for_a_wrong_option_lists_the_choices() -> None:
     with pytest.raises(InputError, match='work is "some"; wanted total or remaining'):
         fft(Scene([job("a")]).view(), None, work="some")
 
 
-def test_the_mean_crowd_follows_the_jobs_of_a_life() -> None:
-    """Alone for two rounds, then two: at round 2 the first job has seen 1 on average, the new one 2."""
+def test_the_mean_crowd_is_over_the_life_of_a_job() -> None:
+    """One job for two rounds, then two: at round 2 the mean crowd is 1 for the first job and 2 for the new one."""
     first, second = job("a", samples=7200.0), job("b", samples=7200.0, at=720.0)
     memory = None
     for now_s, jobs in ((0.0, [first]), (360.0, [first]), (720.0, [first, second])):

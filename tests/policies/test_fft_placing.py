@@ -12,7 +12,7 @@ from fairlead.policies import ROUND_POLICIES
 from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.rounds.decide import Memory, decide
 
-# Two GPUs on one node make twice as much as on two.
+# Two GPUs are twice as fast on one node as on two.
 ROWS = tuple(row for m in "xy" for row in (speed(m, "v100", 1.0, gpus=2), speed(m, "v100", 0.5, gpus=2, nodes=2)))
 SPEEDS = Profile("made up", ROWS)
 TWO_NODES = build_cluster([NodeGroup(2, "v100", 2)])
@@ -21,7 +21,7 @@ FIVE_NODES = build_cluster([NodeGroup(5, "v100", 2)])
 
 @pytest.mark.parametrize("cheap", ["x", "y"])
 def test_of_two_spread_jobs_the_one_with_the_smaller_state_is_brought_together(cheap: str) -> None:
-    """Both sit on two nodes, and one node is free."""
+    """Both are on two nodes, and one node is free."""
     dear = "y" if cheap == "x" else "x"
     speeds = Profile("made up", ROWS, {cheap: ModelFacts(restart_s=10.0), dear: ModelFacts(restart_s=60.0)})
     scene = Scene(
@@ -47,7 +47,7 @@ def test_of_two_spread_jobs_the_one_with_the_smaller_state_is_brought_together(c
 
 
 def test_a_gang_that_loses_nothing_by_being_spread_leaves_whole_nodes_to_one_that_does() -> None:
-    """Free: a whole node and one GPU on each of two more. The pipeline, first in line, goes on the two."""
+    """A whole node is free, and one GPU on each of two more. The pipeline, first in the queue, takes these two."""
     rows = (*ROWS, speed("pipeline", "v100", 1.0, gpus=2), speed("pipeline", "v100", 1.0, gpus=2, nodes=2))
     scene = Scene(
         [
@@ -67,7 +67,7 @@ def test_a_gang_that_loses_nothing_by_being_spread_leaves_whole_nodes_to_one_tha
 
 
 def test_a_job_comes_back_to_the_node_that_it_last_ran_on() -> None:
-    """`a` ran on the second node, had to give way, and both nodes are free now."""
+    """`a` ran on the second node and was pre-empted, and both nodes are free now."""
     view = replace(Scene([job("a", 2, 1e6, model="x")], TWO_NODES, SPEEDS).view(), last_spot=lambda j: ((1, 2),))
 
     decision, _ = decide(view, ROUND_POLICIES["fifo"], Memory())

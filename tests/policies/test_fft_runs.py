@@ -1,4 +1,4 @@
-"""FFT over whole runs: compensation bounds how far behind a job falls, and nobody starves."""
+"""FFT over whole runs: compensation bounds how far behind a job falls, and no job starves."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ TYPES = "t4:12,a10:12,v100:12"
 
 
 def crowded(seed: int, jobs: int = 260, load: float = 6.0) -> tuple[list[JobSpec], Profile]:
-    """Twice or three times the work that 36 GPUs get done while it arrives. A job takes at least four rounds on a T4: the
-    wait for the next round weighs less than what the policy does.
+    """Two to three times the work that 36 GPUs can do while it arrives.
+
+    A job takes at least four rounds on a T4, so that the policy matters more than the wait for the next round.
     """
     random = np.random.default_rng(seed)
     models = [f"m{k}" for k in range(8)]
@@ -49,7 +50,7 @@ def run(seed: int, **parameters: Any) -> Summary:
     return summarise(simulate(setup(jobs, TYPES, policy, speeds, round_s=ROUND_S)).state)
 
 
-def test_without_compensation_the_worst_off_are_much_worse_off_at_about_equal_completion_times() -> None:
+def test_without_compensation_the_worst_ratios_are_much_larger_at_about_equal_completion_times() -> None:
     seeds = (1, 2, 3)
     with_it, without = [run(s) for s in seeds], [run(s, kappa=0.0) for s in seeds]
 
@@ -62,13 +63,13 @@ def test_without_compensation_the_worst_off_are_much_worse_off_at_about_equal_co
     assert mean(with_it, "jct_s", "mean") < 1.05 * mean(without, "jct_s", "mean")
 
 
-def test_rho_is_never_negative_and_memory_holds_just_the_active_jobs() -> None:
-    seen: list[float] = []
+def test_rho_is_never_negative_and_memory_holds_only_the_active_jobs() -> None:
+    values: list[float] = []
 
     def watched(view: View, memory: FFTMemory | None) -> tuple[Grants, FFTMemory]:
         grants, kept = fft(view, memory, costs="paper", settle=0)
         assert np.array_equal(kept.job, view.job)
-        seen.extend(kept.rho.tolist())
+        values.extend(kept.rho.tolist())
         return grants, kept
 
     jobs, speeds = crowded(1, jobs=120)
@@ -77,8 +78,8 @@ def test_rho_is_never_negative_and_memory_holds_just_the_active_jobs() -> None:
     state = simulate(setup(jobs, TYPES, policy, speeds, world=world, round_s=ROUND_S)).state
 
     assert state.active == 0
-    assert min(seen) >= 0.0
-    assert max(seen) > 0.0
+    assert min(values) >= 0.0
+    assert max(values) > 0.0
 
 
 # Four GPUs; every round brings four jobs of one GPU that take all of them for that round.
@@ -115,8 +116,8 @@ def test_every_job_runs_within_a_bounded_time_of_its_arrival_under_a_stream_of_s
     assert first_start_rounds(**PAPER) <= bound
 
 
-def test_ranked_costs_start_it_once_it_is_late_enough_to_outweigh_four_short_jobs() -> None:
-    """The wide job, last of five, is worth 1/25 + u - 1 a GPU with u = (t + 10) / 50; the four short ones 1, 16/25, 9/25 and
+def test_ranked_costs_start_the_wide_job_once_it_is_late_enough_to_outweigh_four_short_ones() -> None:
+    """The wide job, last of five, is worth 1/25 + u - 1 per GPU with u = (t + 10) / 50; the four short ones 1, 16/25, 9/25 and
     4/25, on average 0.54. It goes before them where 1/25 + (t + 10) / 50 - 1 > 0.54: from t = 66 on.
     """
     assert first_start_rounds() == 66
@@ -124,5 +125,5 @@ def test_ranked_costs_start_it_once_it_is_late_enough_to_outweigh_four_short_job
 
 @pytest.mark.parametrize("costs", [PAPER, {}], ids=["as printed", "ranked"])
 @pytest.mark.parametrize("kappa", [4.0, 16.0])
-def test_more_compensation_starts_it_sooner(kappa: float, costs: dict[str, Any]) -> None:
+def test_more_compensation_starts_the_wide_job_sooner(kappa: float, costs: dict[str, Any]) -> None:
     assert first_start_rounds(**costs, kappa=kappa) < first_start_rounds(**costs)

@@ -1,4 +1,4 @@
-"""Gandiva_fair's trades in exact fractions: who buys from whom, at whose ratio, and what both gain."""
+"""Gandiva_fair's trades in exact fractions: the buyer, the seller, the price, and the gains of both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairlead.policies.gandiva_fair import gandiva_fair
 
 
-def test_two_tenants_trade_at_the_ratio_of_the_one_who_gains_less() -> None:
+def test_two_tenants_trade_at_the_ratio_of_the_one_that_gains_less() -> None:
     """Four slow and four fast GPUs; a fast one is worth 3/2 slow ones to A and 5 to B. Each starts with two of both.
 
     B pays A's ratio, the second-highest of two: its 2 slow GPUs buy 4/3 fast ones. B has 10/3 fast: 50/3 instead of 12. A has
@@ -46,9 +46,9 @@ def test_tickets_are_the_endowment() -> None:
 
 
 def traded(ratios: list[Fraction]) -> list[tuple[Fraction, Fraction]]:
-    """(slow, fast) of each, one ticket and one GPU of both types per tenant, by the rule in words and in fractions.
+    """(slow, fast) of each tenant, with one ticket and one GPU of both types per tenant, by the rule in exact fractions.
 
-    As long as there are a buyer with slow GPUs and a seller with fast ones who values them less, the one with the highest
+    As long as there are a buyer with slow GPUs and a seller with fast ones that values them less, the one with the highest
     ratio buys from the one with the lowest, at the second-highest ratio of all, or at the seller's own if that is more, or
     the buyer's own if that is less.
     """
@@ -74,7 +74,7 @@ def traded(ratios: list[Fraction]) -> list[tuple[Fraction, Fraction]]:
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(2, 40), min_size=2, max_size=6, unique=True))
-def test_trades_come_out_as_the_rule_in_fractions_says_and_harm_nobody(eighths: list[int]) -> None:
+def test_trades_agree_with_the_rule_in_fractions_and_harm_no_tenant(eighths: list[int]) -> None:
     ratios = [Fraction(n, 8) + 1 for n in eighths]
     W = np.array([[1.0, float(ratio)] for ratio in ratios])
 

@@ -17,7 +17,7 @@ def shares_of(scene: Scene, memory: GavelMemory | None = None) -> Shares:
 
 
 def test_the_job_that_gains_from_a_fast_gpu_gets_it() -> None:
-    """Each on its own has half of both GPUs; apart, `fast` makes 4 instead of 2.5 and `even` no less than 1."""
+    """In isolation each has half of both GPUs; with one type each, `fast` runs at 4 instead of 2.5 and `even` still at 1."""
     scene = Scene([job("a", model="even"), job("b", model="fast")], "v100:1,k80:1", FAST_AND_EVEN)
 
     assert shares_of(scene).gpus == pytest.approx(np.array([[0.0, 1.0], [1.0, 0.0]]), abs=1e-4)
@@ -63,7 +63,7 @@ def test_equal_jobs_get_equal_shares() -> None:
     assert shares == pytest.approx(np.full((5, 1), 0.6), abs=1e-5)
 
 
-def test_a_job_whose_only_type_is_down_holds_nobody_down() -> None:
+def test_a_job_whose_only_type_is_down_does_not_lower_the_level() -> None:
     scene = Scene([job("a", model="v"), job("b", model="even")], "v100:1,k80:1", down=[0])
 
     assert shares_of(scene).gpus == pytest.approx(np.array([[0.0, 0.0], [0.0, 1.0]]), abs=1e-5)
@@ -78,8 +78,8 @@ def test_nothing_is_solved_again_while_nothing_changes() -> None:
     assert again is first
 
 
-def test_what_it_remembers_does_not_change_the_answer() -> None:
-    """Through arrivals, and a solver that is thrown away when it has seen too much."""
+def test_the_memory_does_not_change_the_shares() -> None:
+    """This holds through arrivals, and when a solver with too many old groups is replaced."""
     memory = None
     for n in range(1, 2 * CROWDED):
         jobs = [job(f"j{i}", 1 + i % 4, model=("fast", "even")[i % 2], weight=1.0 + i % 3) for i in range(n)]

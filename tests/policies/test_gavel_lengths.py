@@ -19,7 +19,7 @@ TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1
 CLOSE = 1e-5
 
 
-def test_makespan_gives_the_long_job_as_much_more_as_it_is_longer() -> None:
+def test_makespan_gives_jobs_shares_in_proportion_to_their_lengths() -> None:
     """600 s and 300 s of work on one GPU: two thirds and one third, both end after 900 s."""
     shares, _ = gavel_makespan(Scene([job("a", samples=600.0), job("b", samples=300.0)], "v100:1").view(), None)
 
@@ -35,7 +35,7 @@ def test_makespan_over_two_types_by_hand() -> None:
     assert shares.gpus == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]), abs=CLOSE)
 
 
-def test_what_the_last_job_does_not_need_goes_to_those_who_end_earlier() -> None:
+def test_what_the_last_job_does_not_need_goes_to_jobs_that_end_earlier() -> None:
     """Two GPUs: the long job keeps one; the short ones do not have to wait for it."""
     jobs = [job("a", samples=10_000.0), job("b", samples=100.0), job("c", samples=100.0)]
 
@@ -54,8 +54,8 @@ def test_jobs_of_a_makespan_run_end_together() -> None:
     assert state.end_s[:2].min() > 88_000.0
 
 
-def test_fair_finish_times_of_jobs_that_have_just_come_are_equal_shares() -> None:
-    """Alone each has half a GPU: whatever their lengths, rho is the same for all at half a GPU each."""
+def test_fair_finish_times_of_new_jobs_are_equal_shares() -> None:
+    """Alone each has half a GPU, so for any lengths rho is the same for all at half a GPU each."""
     shares, _ = gavel_ftf(Scene([job("a", samples=600.0), job("b", samples=300.0)], "v100:1").view(), None)
 
     assert shares.gpus.ravel() == pytest.approx([0.5, 0.5], abs=CLOSE)
@@ -75,7 +75,7 @@ def test_a_job_that_has_waited_catches_up() -> None:
 
 
 def test_what_is_done_counts_at_the_isolated_rate_of_its_time() -> None:
-    """a alone on the GPU did 500 of 1,000 samples in 500 s. Then b comes: its half a GPU would take 1,000 s for the rest.
+    """a alone on the GPU did 500 of 1,000 samples in 500 s. Then b arrives: half a GPU would take 1,000 s for the rest.
 
     T_a = 500 + 1000, T_b = 2000. rho_a = (500 + 500 / x) / 1500 = rho_b = (1000 / (1 - x)) / 2000.
     """
@@ -102,7 +102,7 @@ def worst_ratio(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_other_division_that_a_search_finds_has_a_smaller_worst_ratio(seed: int) -> None:
+def test_a_search_finds_no_division_with_a_smaller_worst_ratio(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n, capacity = 6, np.array([2, 2])
     rate, to_go_s, since_s = rng.uniform(1, 5, (n, 2)), rng.uniform(10, 100, n), rng.uniform(0, 200, n)
@@ -123,7 +123,7 @@ def test_no_other_division_that_a_search_finds_has_a_smaller_worst_ratio(seed: i
 
 
 @pytest.mark.parametrize("allocate", [gavel_makespan, gavel_ftf])
-def test_shares_stand_until_somebody_comes_or_their_time_is_over(allocate: object) -> None:
+def test_shares_are_kept_until_a_job_arrives_or_their_time_is_over(allocate: object) -> None:
     assert callable(allocate)
     jobs = [job("a", samples=1e5), job("b", samples=1e6)]
     first, memory = allocate(Scene(jobs, "v100:1").view(), None)

@@ -21,7 +21,7 @@ def test_the_shortest_job_gets_its_fastest_type_and_the_next_what_is_left() -> N
     assert shares.gpus == pytest.approx(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
 
 
-def test_a_job_that_does_not_care_leaves_the_fast_gpu_to_one_that_does() -> None:
+def test_a_job_that_gains_nothing_leaves_the_fast_gpu_to_one_that_does() -> None:
     """`even` is shorter: 2 x 1 + 1 x 1/4 if it takes the V100, 2 x 1 + 1 x 1 if it takes the K80."""
     jobs = [job("a", samples=100.0, model="even"), job("b", samples=4000.0, model="fast")]
 
@@ -38,7 +38,7 @@ def test_jobs_end_in_the_order_of_their_lengths() -> None:
     assert [spec.id for _, spec in sorted(zip(state.end_s.tolist(), state.specs, strict=False))] == ["j1", "j2", "j3"]
 
 
-def test_the_answer_is_taken_again_while_the_order_stays() -> None:
+def test_the_shares_are_reused_while_the_order_stays() -> None:
     scene = Scene([job("a", samples=100.0), job("b", samples=200.0)], "v100:1", TWO)
     shares, memory = gavel_sjf(scene.view(), None)
 

@@ -1,4 +1,4 @@
-"""Water filling over jobs and over tenants, worked by hand and against a slow oracle."""
+"""Water filling over jobs and over tenants, worked by hand and compared with a slow oracle."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fairlead.policies.gavel_water import gavel_hierarchical, gavel_waterfill
 CLOSE = 1e-4
 
 
-def test_jobs_that_are_not_held_down_share_the_rest_by_weight() -> None:
-    """Six jobs know the V100 only: a sixth each, 1.5 times their isolated share. c and d share four K80s one to two, 3 times
-    theirs; the plain max-min gives c, whose isolated share is smaller, all that is above the level.
+def test_jobs_that_are_not_limited_share_the_rest_by_weight() -> None:
+    """Six jobs run only on the V100: a sixth each, 1.5 times their isolated share. c and d share four K80s one to two, 3
+    times theirs; the plain max-min gives c, whose isolated share is smaller, everything above the level.
     """
     jobs = [*(job(f"{i}", model="v") for i in range(6)), job("c", 4, weight=1.0), job("d", 4, weight=2.0)]
     view = Scene(jobs, "v100:1,k80:4", THREE).view()
@@ -32,8 +32,8 @@ def test_jobs_that_are_not_held_down_share_the_rest_by_weight() -> None:
     assert plain[6:, 1] == pytest.approx([8 / 3, 4 / 3], abs=CLOSE)
 
 
-def test_who_has_its_whole_gang_leaves_the_rest_to_others() -> None:
-    """Ten GPUs: one each for a and b, who cannot use more, eight for c."""
+def test_a_job_with_its_whole_gang_leaves_the_rest_to_others() -> None:
+    """Ten GPUs: one each for a and b, which cannot use more, and eight for c."""
     view = Scene([job("a"), job("b"), job("c", 9)], "v100:10").view()
 
     assert gavel_waterfill(view, None)[0].gpus.ravel() == pytest.approx([1.0, 1.0, 8.0], abs=CLOSE)
@@ -51,7 +51,7 @@ def test_three_tenants_with_weights_of_one_two_and_three() -> None:
     """Gavel's setting for its hierarchical policy: six jobs each, three GPUs of each of three types.
 
     All models gain alike (4 : 2 : 1), so the cluster is worth 3 x 7 = 21 and the tenants have 3.5, 7 and 10.5 of it, a sixth of
-    that for each job; nobody is at the 4 of a whole V100.
+    that for each job; no job reaches the 4 of a whole V100.
     """
     speeds = profile({"m": {"v100": 4.0, "p100": 2.0, "k80": 1.0}})
     jobs = [job(f"{tenant}{i}", model="m", tenant=tenant) for tenant in "abc" for i in range(6)]
@@ -123,12 +123,12 @@ def test_tenants_gain_from_types_that_others_do_not_care_about() -> None:
 
 
 def lexicographic(rate: FloatArray, capacity: FloatArray, unit: FloatArray) -> FloatArray:
-    """Levels by the slow way: raise all, fix whoever cannot rise alone, again."""
+    """Levels by the slow method: raise all, fix each job that cannot rise alone, repeat."""
     types, n = rate.shape
     fixed = np.full(n, np.nan)
 
     def best(goal: int | None, least: FloatArray) -> float:
-        """The largest common level of those not fixed, or the largest level of one."""
+        """The largest common level of the jobs that are not fixed, or the largest level of one."""
         cells = types * n
         rows, low, high = np.zeros((2 * n + types, cells + 1)), np.zeros(2 * n + types), np.full(2 * n + types, np.inf)
         for g in range(n):
@@ -144,9 +144,9 @@ def lexicographic(rate: FloatArray, capacity: FloatArray, unit: FloatArray) -> F
         cost = np.zeros(cells + 1)
         cost[cells] = -1.0
         form = columns_from_entries(row, column, rows[row, column], cells + 1)
-        found = solve(LinearProgram(cost, np.zeros(cells + 1), np.full(cells + 1, np.inf), low, high, *form))
-        assert isinstance(found, Optimal)
-        return -found.objective
+        outcome = solve(LinearProgram(cost, np.zeros(cells + 1), np.full(cells + 1, np.inf), low, high, *form))
+        assert isinstance(outcome, Optimal)
+        return -outcome.objective
 
     while np.isnan(fixed).any():
         level = best(None, np.nan_to_num(fixed) * (1 - 1e-9))
@@ -159,7 +159,7 @@ def lexicographic(rate: FloatArray, capacity: FloatArray, unit: FloatArray) -> F
 
 @settings(max_examples=60)
 @given(st.data())
-def test_levels_are_those_of_the_slow_way(data: st.DataObject) -> None:
+def test_levels_agree_with_the_slow_method(data: st.DataObject) -> None:
     n, types = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
     rates = st.sampled_from((0.0, 0.25, 0.5, 1.0))
     rate = np.array([[data.draw(rates) for _ in range(n)] for _ in range(types)])
@@ -177,7 +177,7 @@ def test_levels_are_those_of_the_slow_way(data: st.DataObject) -> None:
 
 
 def inherited(rate: FloatArray, capacity: FloatArray, weigh: Weigh) -> FloatArray:
-    """Speeds by the slow way: all rise by their weights until one cannot; its part goes to others."""
+    """Speeds by the slow method: all rise by their weights until one cannot; its part goes to others."""
     types, n = rate.shape
     floor, stopped = np.zeros(n), np.zeros(n, dtype=np.bool_)
 
@@ -193,9 +193,9 @@ def inherited(rate: FloatArray, capacity: FloatArray, weigh: Weigh) -> FloatArra
         row, column = np.nonzero(rows)
         form = columns_from_entries(row, column, rows[row, column], cells + 1)
         cost = -np.eye(cells + 1)[cells]
-        found = solve(LinearProgram(cost, np.zeros(cells + 1), np.full(cells + 1, np.inf), low, high, *form))
-        assert isinstance(found, Optimal)
-        return -found.objective
+        outcome = solve(LinearProgram(cost, np.zeros(cells + 1), np.full(cells + 1, np.inf), low, high, *form))
+        assert isinstance(outcome, Optimal)
+        return -outcome.objective
 
     while not stopped.all():
         rise = weigh(stopped)
@@ -210,11 +210,11 @@ def parts_of_tenants(stopped: BoolArray, tenant: IntArray, weight: FloatArray) -
 
 
 def first_of_tenants(stopped: BoolArray, tenant: IntArray, weight: FloatArray) -> FloatArray:
-    found = np.zeros(len(tenant))
+    parts = np.zeros(len(tenant))
     for u in range(len(weight)):
         rising = np.flatnonzero(~stopped & (tenant == u))
-        found[rising[:1]] = weight[u]
-    return found
+        parts[rising[:1]] = weight[u]
+    return parts
 
 
 def check_heirs(rate: FloatArray, capacity: FloatArray, weigh: Weigh) -> None:
@@ -230,7 +230,7 @@ def check_heirs(rate: FloatArray, capacity: FloatArray, weigh: Weigh) -> None:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_speeds_with_heirs_are_those_of_the_slow_way(data: st.DataObject) -> None:
+def test_speeds_with_inherited_weights_agree_with_the_slow_method(data: st.DataObject) -> None:
     n, types = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
     rates = st.sampled_from((0.0, 0.25, 0.5, 0.8, 1.0))
     rate = np.array([[data.draw(rates) for _ in range(n)] for _ in range(types)])
@@ -244,8 +244,8 @@ def test_speeds_with_heirs_are_those_of_the_slow_way(data: st.DataObject) -> Non
     check_heirs(rate, capacity, lambda stopped: inside(stopped, tenant, weight))
 
 
-def test_floors_that_have_stopped_do_not_hide_who_is_held_down_next() -> None:
-    """The first and the last job are held down on the third type; what that floor costs is beyond all later prices."""
+def test_stopped_floors_do_not_hide_the_next_limited_job() -> None:
+    """The first and the last job are limited by the third type; the price of that floor is far above all later prices."""
     rate = np.array([[0.0, 0.0, 1.0, 0.3125], [0.4125, 1.0, 0.8, 0.0], [1.0, 1.0, 0.25, 1.0]])
     tenant = np.array([1, 0, 0, 0])
 
@@ -260,17 +260,17 @@ def test_floors_that_have_stopped_do_not_hide_who_is_held_down_next() -> None:
     ],
     ids=["one type", "two types"],
 )
-def test_whole_gangs_that_fill_a_type_to_the_last_gpu_leave_an_answer(
+def test_whole_gangs_that_fill_a_type_to_the_last_gpu_are_solved(
     rate: list[list[float]], capacity: list[float], tenant: list[int]
 ) -> None:
-    """There is next to nothing for the next in line, and the solver has to say so."""
+    """Almost nothing is left for the next job, and the solver must still find the solution."""
     weight, of = np.array([1.0, 2.5]), np.array(tenant)
 
     check_heirs(np.array(rate), np.array(capacity), lambda stopped: first_of_tenants(stopped, of, weight))
 
 
-def test_hundreds_of_unlike_jobs_of_three_tenants_are_all_held_down_in_the_end() -> None:
-    """Nobody below full speed could have more: every GPU it gains from is used up."""
+def test_hundreds_of_distinct_jobs_of_three_tenants_all_reach_a_limit() -> None:
+    """No job below full speed could have more: every GPU that it gains from is used."""
     rng = np.random.default_rng(0)
     n, types = 400, 3
     rate = rng.uniform(0.1, 1.0, (types, n))
@@ -287,4 +287,4 @@ def test_hundreds_of_unlike_jobs_of_three_tenants_are_all_held_down_in_the_end()
     assert part.sum(axis=1) == pytest.approx(gangs.capacity, rel=1e-6)
     below = speed < 1 - 1e-5
     spread = [np.ptp(speed[below & (tenant == u)]) for u in range(3) if (below & (tenant == u)).any()]
-    assert max(spread) < 1e-5  # of one tenant all have the same, but for those at full speed
+    assert max(spread) < 1e-5  # all jobs of a tenant have the same, except those at full speed

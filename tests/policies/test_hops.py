@@ -1,4 +1,4 @@
-"""Hops: latency ratio, window, sensitivity, configurations, weights, plans, and the two-stage solver beside the exact one."""
+"""Hops: latency ratio, window, sensitivity, configurations, weights, plans, and the two-stage solver."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_the_latency_ratio_is_waiting_over_the_run_time_expected_over_types() ->
     assert latency_ratio(view).tolist() == pytest.approx([35.0 / (0.75 * 10.0 + 0.25 * 40.0)])
 
 
-def test_waiting_stands_still_while_a_job_runs() -> None:
+def test_waiting_time_does_not_grow_while_a_job_runs() -> None:
     scene = Scene([job("a", samples=100.0)], held={"a": ((0, 1),)}, since={"a": 20.0}, now_s=70.0)
 
     assert latency_ratio(scene.view()).tolist() == pytest.approx([0.2])
 
 
-def test_a_job_of_unknown_length_is_taken_for_the_median() -> None:
+def test_a_job_of_unknown_length_counts_as_the_median() -> None:
     jobs = [job("a", samples=100.0), job("b", samples=300.0), replace(job("c"), steps=None)]
 
     ratio = latency_ratio(Scene(jobs, now_s=30.0).view())
@@ -104,7 +104,7 @@ def test_neighbours_are_filled_one_after_another_and_only_as_few_as_needed() -> 
     assert neighbour_spots([0, 1], free, 6) == []
 
 
-def test_only_who_does_not_mind_is_spread() -> None:
+def test_only_a_job_that_loses_little_is_spread() -> None:
     jobs = [job("a", 6, model="light"), job("b", 2, model="heavy", widths=(2, 6))]
     view = Scene(jobs, "v100:12x4", SPREAD, now_s=10.0).view()
 
@@ -115,7 +115,7 @@ def test_only_who_does_not_mind_is_spread() -> None:
     assert len(heavy) == 1
 
 
-def test_a_gang_that_is_larger_than_every_node_is_spread_even_if_it_minds() -> None:
+def test_a_gang_larger_than_every_node_is_spread_even_if_it_loses_much() -> None:
     view = Scene([job("a", 6, model="heavy", widths=(6, 8))], "v100:8x4", SPREAD, now_s=10.0).view()
 
     (spot,) = placed(view)
@@ -136,7 +136,7 @@ def test_an_elastic_job_widens_into_what_is_free() -> None:
     assert placed(view) == (((0, 4),),)
 
 
-def test_idle_gpus_go_to_who_is_placed_if_nobody_else_can_use_them() -> None:
+def test_idle_gpus_go_to_placed_jobs_if_no_other_can_use_them() -> None:
     """The gang of seven leaves a GPU on each node; three such make a job of 7 one of 10, if it does not mind being spread."""
     jobs = [job("wide", 7, 400.0, widths=(7, 10)), job("gang", 7, 4e4)]
     free = np.array([1, 1, 1, 1])
@@ -165,7 +165,7 @@ def test_a_job_does_not_restart_for_a_gpu_that_gains_it_less_than_that_costs() -
 # ---- plans -------------------------------------------------------------------------------------------------------
 
 
-def test_if_the_solver_is_late_who_runs_stays_and_the_queue_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_the_solver_is_late_running_jobs_stay_and_the_queue_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job on the K80 would gain from moving to the V100, and the newcomer takes what is left."""
     monkeypatch.setattr(configurations, "STAGE_1", replace(configurations.STAGE_1, iterations=0))
     jobs = [job("old", model="fast", samples=1e6), job("new", model="fast", at=1.0)]
@@ -185,7 +185,7 @@ def test_among_equals_the_one_that_has_waited_longest_runs() -> None:
 
 
 def test_priorities_can_be_changed() -> None:
-    """The short job came last."""
+    """The short job arrived last."""
     jobs = [job("long", 4, 40_000.0), job("short", 4, 400.0, at=90.0)]
     scene = Scene(jobs, "v100:4", now_s=100.0)
 
@@ -197,8 +197,8 @@ def test_priorities_can_be_changed() -> None:
 
 
 def test_lateness_also_counts_running_slower_than_expected() -> None:
-    """500 s expected over both types. After 400 s one has waited for all of them, one made half of its 800 samples on the K80:
-    it would need 250 s more, 650 of 500. Of unknown length nobody can tell.
+    """500 s are expected over both types. After 400 s one job has waited all the time, and one has done half of its 800
+    samples on the K80: it needs 250 s more, 650 of 500. For a job of unknown length this is unknown.
     """
     jobs = [job(id_, samples=800.0, model="fast") for id_ in ("waits", "slow")]
     unknown = replace(job("unknown", model="fast"), steps=None)
@@ -235,7 +235,7 @@ def test_a_move_has_to_gain_more_than_a_restart_takes_unless_restarts_are_ignore
     assert placed(scene.view(), restart=False) == (((1, 1),),)
 
 
-def test_who_must_stay_is_not_planned() -> None:
+def test_a_job_that_must_stay_is_not_planned() -> None:
     jobs = [job("a", 2), job("b", 4, at=1.0), job("c", 2, at=2.0)]
     view = Scene(jobs, "v100:4", held={"a": ((0, 2),)}, since={"a": 3.0}, now_s=500.0).view()
 
@@ -244,7 +244,7 @@ def test_who_must_stay_is_not_planned() -> None:
     assert spots == (((0, 2),), (), ((0, 2),))
 
 
-def test_the_window_is_mended_with_jobs_that_mind_less() -> None:
+def test_the_window_is_extended_with_jobs_that_lose_less() -> None:
     sensitivity, least = np.array([2.0, 2.0, 1.0, 3.0, 1.1]), np.array([1, 1, 1, 1, 9])
 
     mended = adjust(np.array([0, 1]), np.arange(5), sensitivity, least, gpus=4)
@@ -272,7 +272,7 @@ def tiny(seed: int) -> View:
 
 
 def all_spots(view: View, planner: Planner, jobs: list[int]) -> SpotChoices:
-    """Every way to put a job on nodes of one type, as few as can hold it, neighbours or not."""
+    """Every way to place a job on the fewest nodes of one type, neighbours or not."""
     job_of, value, spots = [], [], []
     nodes_of = [np.flatnonzero(view.cluster.node_type == t).tolist() for t in range(len(view.capacity))]
     for j in jobs:
@@ -293,7 +293,7 @@ def all_spots(view: View, planner: Planner, jobs: list[int]) -> SpotChoices:
 
 
 def first_plan(view: View) -> tuple[SpotPlan, float]:
-    """With the worth of the best plan there is."""
+    """The first plan, and the worth of the best possible plan."""
     prior = latency_ratio(view)
     planner, free = Planner(view, prior), free_for_planning(view, np.zeros(view.jobs, dtype=np.bool_))
     jobs = window(queue_order(prior), planner.least, int(free.sum()))
@@ -318,7 +318,7 @@ def test_the_bound_is_never_below_the_best_plan() -> None:
 
 
 def with_relative(view: View, relative: list[list[float]]) -> View:
-    """j,n  what was learnt of jobs on nodes."""
+    """The view with learnt speeds of jobs on nodes (j,n)."""
     return replace(view, gather=lambda name: np.array(relative) if name == "relative" else view.gather(name))
 
 
@@ -353,11 +353,11 @@ def test_a_solver_that_gives_up_is_replaced_by_the_queue(monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_no_job_starves_at_a_load_of_1_2() -> None:
-    """48 hours of arrivals, then the cluster drains: all end, and nobody waits out of proportion to its size class.
+    """48 hours of arrivals, then the cluster drains: all jobs end, and none waits out of proportion to its size class.
 
-    The queue takes a day to form, and who comes before that does not wait: against the median of all 48 hours the largest ratio is
-    5 to 15 times as high. So the median is that of the second day, and the round in which a job arrives, which no order of
-    the queue can save it, does not count as waiting.
+    The queue takes a day to form, and earlier jobs do not wait: relative to the median of all 48 hours, the largest ratio
+    is 5 to 15 times as high. The median is therefore that of the second day, and the round in which a job arrives, which
+    no order of the queue can avoid, does not count as waiting.
     """
     made = setup(overload(3, 48.0, gpus=128), "v100:64x8,k80:64x8", "hops", MIXED, restart_s=30.0, round_s=540.0)
     made = replace(made, settings=replace(made.settings, when=When.EVENTS))
@@ -406,7 +406,7 @@ def test_hops_is_registered_as_a_policy_that_places() -> None:
 
 
 def test_a_gpu_in_use_is_worth_a_little_more_than_an_idle_one() -> None:
-    """With a second GPU the job makes half as many steps of twice the batch, less a thousandth; it takes it all the same."""
+    """With a second GPU the job makes half as many steps of twice the batch, less a thousandth, and still takes it."""
     flat = Profile("made up", (speed("m", "v100", 1.0), speed("m", "v100", 0.4995, gpus=2)))
     view = Scene([job("a", model="m", widths=(1, 2))], "v100:2", flat, now_s=10.0).view()
 

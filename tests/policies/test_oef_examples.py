@@ -34,7 +34,7 @@ def gavel(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> Floa
         value=np.concatenate([speedup.ravel(), -(speedup @ capacity) * weight / weight.sum(), np.ones(n * k)]),
         columns=t + 1,
     )
-    found = solve(
+    outcome = solve(
         LinearProgram(
             cost=np.append(np.zeros(n * k), -1.0),
             low=np.zeros(t + 1),
@@ -46,8 +46,8 @@ def gavel(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> Floa
             value=value,
         )
     )
-    assert isinstance(found, Optimal)
-    return found.x[:t].reshape(n, k)
+    assert isinstance(outcome, Optimal)
+    return outcome.x[:t].reshape(n, k)
 
 
 def coop(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray:
@@ -82,50 +82,50 @@ def test_five_policies_reach_their_totals_and_audits(
 
 
 def test_cooperation_gives_the_slow_gpu_to_the_flattest_tenant() -> None:
-    found = cooperative(W, ONE_EACH, EQUAL)
-    assert found.shares == pytest.approx(np.array([[1, 0], [0, 0.5], [0, 0.5]]))
-    assert found.level == pytest.approx([1, 1.5, 2])
-    assert found.price @ ONE_EACH == pytest.approx(4.5)
-    assert found.status == "optimal"
+    split = cooperative(W, ONE_EACH, EQUAL)
+    assert split.shares == pytest.approx(np.array([[1, 0], [0, 0.5], [0, 0.5]]))
+    assert split.level == pytest.approx([1, 1.5, 2])
+    assert split.price @ ONE_EACH == pytest.approx(4.5)
+    assert split.status == "optimal"
 
 
 def test_without_cooperation_all_levels_are_equal() -> None:
-    found = non_cooperative(W, ONE_EACH, EQUAL)
-    assert found.level == pytest.approx([18 / 13] * 3)
-    assert found.price @ ONE_EACH == pytest.approx(54 / 13)
+    split = non_cooperative(W, ONE_EACH, EQUAL)
+    assert split.level == pytest.approx([18 / 13] * 3)
+    assert split.price @ ONE_EACH == pytest.approx(54 / 13)
 
 
 def test_under_reporting_pays_in_the_non_cooperative_mode() -> None:
     truth = np.array([[1.0, 2.0], [1.0, 2.0]])
-    told = np.array([[1.0, 1.2], [1.0, 2.0]])
+    reported = np.array([[1.0, 1.2], [1.0, 2.0]])
     honest = non_cooperative(truth, ONE_EACH, np.ones(2)).shares
-    lying = non_cooperative(told, ONE_EACH, np.ones(2)).shares
+    lying = non_cooperative(reported, ONE_EACH, np.ones(2)).shares
     assert np.sum(truth * honest, axis=1) == pytest.approx([1.5, 1.5])
     assert np.sum(truth * lying, axis=1) == pytest.approx([1.625, 1.375])
 
 
 def test_cooperation_is_not_pareto_efficient_among_all_shares() -> None:
-    found = cooperative(PARETO_W, PARETO_M, EQUAL)
-    assert found.level == pytest.approx([19 / 3, 73 / 12, 8 / 3])
-    report = audit(PARETO_W, found.shares, PARETO_M, EQUAL)
+    split = cooperative(PARETO_W, PARETO_M, EQUAL)
+    assert split.level == pytest.approx([19 / 3, 73 / 12, 8 / 3])
+    report = audit(PARETO_W, split.shares, PARETO_M, EQUAL)
     assert report.max_envy == pytest.approx(0, abs=1e-6)
     assert report.pareto_gap == pytest.approx(0.016575, abs=1e-6)
 
 
 def test_zero_speedups_do_not_idle_gpus() -> None:
-    found = non_cooperative(np.eye(2), np.array([1.0, 10.0]), np.ones(2))
-    assert found.shares == pytest.approx(np.diag([1.0, 10.0]))
+    split = non_cooperative(np.eye(2), np.array([1.0, 10.0]), np.ones(2))
+    assert split.shares == pytest.approx(np.diag([1.0, 10.0]))
 
 
 def test_water_fills_in_stages_where_some_tenants_are_confined() -> None:
-    # Two tenants know only type 0; the third can use both, stays on type 1 and does better.
+    # Two tenants can use only type 0; the third can use both, stays on type 1 and does better.
     speedup = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0]])
-    found = non_cooperative(speedup, np.array([4.0, 6.0]), EQUAL)
-    assert found.level == pytest.approx([2, 2, 6])
-    assert found.price @ [4.0, 6.0] == pytest.approx(10)
+    split = non_cooperative(speedup, np.array([4.0, 6.0]), EQUAL)
+    assert split.level == pytest.approx([2, 2, 6])
+    assert split.price @ [4.0, 6.0] == pytest.approx(10)
 
 
-def test_a_tenant_that_can_use_nothing_gets_nothing_and_hurts_nobody() -> None:
+def test_a_tenant_that_can_use_nothing_gets_nothing_and_harms_no_other() -> None:
     speedup = np.vstack([W, np.zeros(2)])
     for policy in (coop, non_coop, gandiva_fair):
         shares = policy(speedup, ONE_EACH, np.ones(4))
@@ -141,17 +141,17 @@ def test_no_tenants_get_no_shares() -> None:
 def test_a_type_without_gpus_is_left_out() -> None:
     speedup = np.array([[1.0, 2.0, 9.0], [1.0, 3.0, 9.0], [1.0, 4.0, 9.0]])
     for mode in (cooperative, non_cooperative):
-        found = mode(speedup, np.array([1.0, 1.0, 0.0]), EQUAL)
+        split = mode(speedup, np.array([1.0, 1.0, 0.0]), EQUAL)
         plain = mode(W, ONE_EACH, EQUAL)
-        assert found.shares[:, :2] == pytest.approx(plain.shares)
-        assert found.shares[:, 2] == pytest.approx([0, 0, 0])
-        assert np.isnan(found.price[2])
+        assert split.shares[:, :2] == pytest.approx(plain.shares)
+        assert split.shares[:, 2] == pytest.approx([0, 0, 0])
+        assert np.isnan(split.price[2])
 
 
 def test_types_that_are_alike_for_all_are_shared_in_proportion() -> None:
     speedup = np.array([[1.0, 2.0, 2.0], [1.0, 3.0, 3.0], [1.0, 4.0, 4.0]])
-    found = cooperative(speedup, np.array([1.0, 0.75, 0.25]), EQUAL)
-    assert found.shares == pytest.approx(np.array([[1, 0, 0], [0, 0.375, 0.125], [0, 0.375, 0.125]]))
+    split = cooperative(speedup, np.array([1.0, 0.75, 0.25]), EQUAL)
+    assert split.shares == pytest.approx(np.array([[1, 0, 0], [0, 0.375, 0.125], [0, 0.375, 0.125]]))
 
 
 def test_a_tenant_with_two_job_types_is_two_virtual_users() -> None:
@@ -174,7 +174,7 @@ def test_gandiva_sells_fast_gpus_at_the_second_highest_ratio() -> None:
     assert (speedup * shares).sum(axis=1) == pytest.approx([6.5, 21.5])
 
 
-def test_gandiva_trades_leave_nobody_worse_off() -> None:
+def test_gandiva_trades_leave_no_tenant_worse_off() -> None:
     rng = np.random.default_rng(5)
     for _ in range(50):
         n, k = int(rng.integers(2, 9)), int(rng.integers(2, 6))
@@ -188,8 +188,8 @@ def test_gandiva_trades_leave_nobody_worse_off() -> None:
             assert shares.sum(axis=0) == pytest.approx(capacity)
 
 
-def test_gandiva_does_not_mind_who_cannot_use_the_slow_type() -> None:
+def test_gandiva_handles_tenants_that_cannot_use_the_slow_type() -> None:
     speedup = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 2.0]])
     shares = gandiva_fair(speedup, np.array([3.0, 3.0]), EQUAL)
-    # Both who cannot use the slow type buy at the third one's own ratio, 2: half a fast GPU for its slow one.
+    # Both tenants that cannot use the slow type buy at the third one's own ratio, 2: half a fast GPU for its slow one.
     assert shares == pytest.approx(np.array([[0, 1.5], [0, 1.5], [3, 0]]))

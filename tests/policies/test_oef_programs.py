@@ -1,4 +1,4 @@
-"""Both programs on random instances, with weights and zero speedups, beside slow and obvious oracles."""
+"""Both programs on random instances, with weights and zero speedups, compared with slow and obvious oracles."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def dense(cost: FloatArray, rows: FloatArray, row_low: FloatArray, row_high: Flo
     row, column = np.nonzero(rows)
     start, index, value = columns_from_entries(row, column, rows[row, column], len(cost))
     low, high = np.zeros(len(cost)), np.full(len(cost), np.inf)
-    found = solve(LinearProgram(cost, low, high, row_low, row_high, start, index, value), tolerance=1e-9)
-    assert isinstance(found, Optimal)
-    return found.objective
+    outcome = solve(LinearProgram(cost, low, high, row_low, row_high, start, index, value), tolerance=1e-9)
+    assert isinstance(outcome, Optimal)
+    return outcome.objective
 
 
 def own_values(W: FloatArray) -> FloatArray:
@@ -72,9 +72,9 @@ def capacity_rows(n: int, k: int) -> FloatArray:
     return np.tile(np.eye(k), n)
 
 
-def all_pairs_total(given: Instance) -> float:
+def all_pairs_total(case: Instance) -> float:
     """The cooperative program with every envy row."""
-    W, m, w = normalise(given.speedup), given.capacity, given.weight
+    W, m, w = normalise(case.speedup), case.capacity, case.weight
     n, k = W.shape
     envy = [
         np.concatenate([W[a] * ((i == a) / w[a] - (i == b) / w[b]) for i in range(n)])
@@ -88,9 +88,9 @@ def all_pairs_total(given: Instance) -> float:
     return -dense(-W.ravel(), rows, low, high)
 
 
-def lexicographic_levels(given: Instance) -> FloatArray:
-    """Max-min by definition: raise everyone, find who cannot go higher, hold them, go on with the rest."""
-    W, m, w = normalise(given.speedup), given.capacity, given.weight
+def lexicographic_levels(case: Instance) -> FloatArray:
+    """Max-min by definition: raise all tenants, fix those that cannot rise further, continue with the rest."""
+    W, m, w = normalise(case.speedup), case.capacity, case.weight
     n, k = W.shape
     value = own_values(W) / w[:, None]
     held = np.full(n, np.nan)
@@ -116,31 +116,31 @@ def lexicographic_levels(given: Instance) -> FloatArray:
     return held
 
 
-def total(given: Instance, split: Split) -> float:
-    return float(np.sum(normalise(given.speedup) * split.shares))
+def total(case: Instance, split: Split) -> float:
+    return float(np.sum(normalise(case.speedup) * split.shares))
 
 
-def _no_more_than_there_is(given: Instance, split: Split) -> None:
+def _within_capacity(case: Instance, split: Split) -> None:
     assert split.shares.min(initial=0.0) >= 0
-    assert np.all(split.shares.sum(axis=0) <= given.capacity * (1 + 1e-12))
+    assert np.all(split.shares.sum(axis=0) <= case.capacity * (1 + 1e-12))
 
 
 @MANY
 @given(instances)
-def test_cooperation_reaches_the_total_of_the_program_with_all_pairs(given: Instance) -> None:
-    split = cooperative(given.speedup, given.capacity, given.weight)
-    best = all_pairs_total(given)
+def test_cooperation_reaches_the_total_of_the_program_with_all_pairs(case: Instance) -> None:
+    split = cooperative(case.speedup, case.capacity, case.weight)
+    best = all_pairs_total(case)
     assert split.status == "optimal"
-    assert total(given, split) == pytest.approx(best, rel=1e-6, abs=1e-9)
-    assert np.nansum(split.price * given.capacity) == pytest.approx(best, rel=1e-6, abs=1e-9)
-    _no_more_than_there_is(given, split)
+    assert total(case, split) == pytest.approx(best, rel=1e-6, abs=1e-9)
+    assert np.nansum(split.price * case.capacity) == pytest.approx(best, rel=1e-6, abs=1e-9)
+    _within_capacity(case, split)
 
 
 @MANY
 @given(instances)
-def test_cooperation_leaves_nobody_envious_or_worse_off_than_alone(given: Instance) -> None:
-    split = cooperative(given.speedup, given.capacity, given.weight)
-    report = audit(given.speedup, split.shares, given.capacity, given.weight, pareto=False)
+def test_cooperation_leaves_no_tenant_envious_or_worse_off_than_alone(case: Instance) -> None:
+    split = cooperative(case.speedup, case.capacity, case.weight)
+    report = audit(case.speedup, split.shares, case.capacity, case.weight, pareto=False)
     assert report.max_envy is not None
     assert report.max_envy <= 1e-6
     assert report.min_sharing_incentive is None or report.min_sharing_incentive >= 1 - 1e-6
@@ -148,19 +148,19 @@ def test_cooperation_leaves_nobody_envious_or_worse_off_than_alone(given: Instan
 
 @MANY
 @given(instances)
-def test_no_gpu_is_idle_that_somebody_can_use_and_none_is_held_in_vain(given: Instance) -> None:
-    useful = (given.speedup > 0).any(axis=0)
-    shares = cooperative(given.speedup, given.capacity, given.weight).shares
-    assert shares.sum(axis=0) == pytest.approx(np.where(useful, given.capacity, 0.0), abs=1e-7)
-    assert np.all(shares[given.speedup == 0] == 0)
+def test_no_usable_gpu_is_idle_and_none_is_held_without_use(case: Instance) -> None:
+    useful = (case.speedup > 0).any(axis=0)
+    shares = cooperative(case.speedup, case.capacity, case.weight).shares
+    assert shares.sum(axis=0) == pytest.approx(np.where(useful, case.capacity, 0.0), abs=1e-7)
+    assert np.all(shares[case.speedup == 0] == 0)
 
 
 @MANY
 @given(positive_instances)
-def test_without_cooperation_levels_are_equal_and_as_high_as_they_go(given: Instance) -> None:
-    W, m, w = normalise(given.speedup), given.capacity, given.weight
+def test_without_cooperation_levels_are_equal_and_as_high_as_possible(case: Instance) -> None:
+    W, m, w = normalise(case.speedup), case.capacity, case.weight
     n, k = W.shape
-    split = non_cooperative(given.speedup, m, w)
+    split = non_cooperative(case.speedup, m, w)
     rows = np.vstack([np.hstack([own_values(W), -w[:, None]]), np.hstack([capacity_rows(n, k), np.zeros((k, 1))])])
     low = np.concatenate([np.zeros(n), np.full(k, -np.inf)])
     high = np.concatenate([np.zeros(n), m])
@@ -168,48 +168,48 @@ def test_without_cooperation_levels_are_equal_and_as_high_as_they_go(given: Inst
     assert split.level == pytest.approx(np.full(n, best), rel=1e-6)
     assert split.price @ m == pytest.approx(best * w.sum(), rel=1e-6)
     assert audit(W, split.shares, m, w).pareto_gap == pytest.approx(0, abs=1e-6)
-    _no_more_than_there_is(given, split)
+    _within_capacity(case, split)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32).map(lambda seed: _instance(seed, most_tenants=5)))
-def test_without_cooperation_levels_are_the_lexicographic_max_min(given: Instance) -> None:
-    split = non_cooperative(given.speedup, given.capacity, given.weight)
+def test_without_cooperation_levels_are_the_lexicographic_max_min(case: Instance) -> None:
+    split = non_cooperative(case.speedup, case.capacity, case.weight)
     assert split.status == "optimal"
-    assert split.level == pytest.approx(lexicographic_levels(given), rel=1e-3, abs=1e-5)
-    assert np.nansum(split.price * given.capacity) == pytest.approx(total(given, split), rel=1e-6, abs=1e-9)
-    _no_more_than_there_is(given, split)
+    assert split.level == pytest.approx(lexicographic_levels(case), rel=1e-3, abs=1e-5)
+    assert np.nansum(split.price * case.capacity) == pytest.approx(total(case, split), rel=1e-6, abs=1e-9)
+    _within_capacity(case, split)
 
 
 @MANY
 @given(instances, st.integers(0, 2**32))
-def test_exaggeration_never_pays_without_cooperation(given: Instance, seed: int) -> None:
+def test_exaggeration_never_pays_without_cooperation(case: Instance, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    truth = normalise(given.speedup)
+    truth = normalise(case.speedup)
     liar = int(rng.integers(len(truth)))
-    told = truth.copy()
+    reported = truth.copy()
     k = truth.shape[1]
     raised = rng.random(k) < 0.7
-    told[liar] = np.where(raised, told[liar] * np.exp(rng.exponential(0.7, k)), told[liar])
+    reported[liar] = np.where(raised, reported[liar] * np.exp(rng.exponential(0.7, k)), reported[liar])
     if rng.random() < 0.3:  # claims types that it cannot use, too
-        told[liar] = np.where((told[liar] == 0) & raised, 1 + rng.exponential(1, k), told[liar])
+        reported[liar] = np.where((reported[liar] == 0) & raised, 1 + rng.exponential(1, k), reported[liar])
     unit = np.flatnonzero(truth[liar] == 1)
     if len(unit):
-        told[liar, unit[0]] = 1.0
-    honest = truth[liar] @ non_cooperative(truth, given.capacity, given.weight).shares[liar]
-    lying = truth[liar] @ non_cooperative(told, given.capacity, given.weight).shares[liar]
+        reported[liar, unit[0]] = 1.0
+    honest = truth[liar] @ non_cooperative(truth, case.capacity, case.weight).shares[liar]
+    lying = truth[liar] @ non_cooperative(reported, case.capacity, case.weight).shares[liar]
     assert lying <= honest * (1 + 1e-6) + 1e-9
 
 
 @MANY
 @given(instances, st.integers(1, 3))
-def test_a_weight_is_as_many_virtual_users_as_it_says(given: Instance, copies: int) -> None:
-    n = len(given.weight)
+def test_a_weight_counts_as_that_many_virtual_users(case: Instance, copies: int) -> None:
+    n = len(case.weight)
     weight = np.where(np.arange(n) == 0, copies, 1.0)
     expanded = np.repeat(np.arange(n), weight.astype(int))
     for mode in (cooperative, non_cooperative):
-        grouped = mode(given.speedup, given.capacity, weight)
-        spread = mode(given.speedup[expanded], given.capacity, np.ones(len(expanded)))
+        grouped = mode(case.speedup, case.capacity, weight)
+        spread = mode(case.speedup[expanded], case.capacity, np.ones(len(expanded)))
         assert spread.level == pytest.approx(grouped.level[expanded], rel=1e-6, abs=1e-8)
         together = np.zeros_like(grouped.shares)
         np.add.at(together, expanded, spread.shares)
@@ -218,14 +218,14 @@ def test_a_weight_is_as_many_virtual_users_as_it_says(given: Instance, copies: i
 
 @MANY
 @given(instances, st.integers(0, 2**32))
-def test_neither_the_order_of_tenants_nor_the_scale_of_their_rates_matters(given: Instance, seed: int) -> None:
+def test_neither_the_order_of_tenants_nor_the_scale_of_their_rates_matters(case: Instance, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    order = rng.permutation(len(given.weight))
-    scaled = given.speedup[order] * rng.uniform(0.01, 100, (len(order), 1))
-    weight = given.weight[order] * rng.uniform(0.1, 10)
+    order = rng.permutation(len(case.weight))
+    scaled = case.speedup[order] * rng.uniform(0.01, 100, (len(order), 1))
+    weight = case.weight[order] * rng.uniform(0.1, 10)
     for mode in (cooperative, non_cooperative):
-        first = mode(given.speedup, given.capacity, given.weight)
-        second = mode(scaled, given.capacity, weight)
+        first = mode(case.speedup, case.capacity, case.weight)
+        second = mode(scaled, case.capacity, weight)
         assert second.shares == pytest.approx(first.shares[order], rel=1e-6, abs=1e-7)
 
 
@@ -233,14 +233,14 @@ def test_neither_the_order_of_tenants_nor_the_scale_of_their_rates_matters(given
 @given(st.integers(0, 2**32))
 def test_a_warm_start_gives_the_cold_answer(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    given = _instance(seed)
+    case = _instance(seed)
     warm = None
-    present = rng.random(len(given.weight)) < 0.7
-    capacity = given.capacity.copy()
+    present = rng.random(len(case.weight)) < 0.7
+    capacity = case.capacity.copy()
     for _ in range(4):
-        present ^= rng.random(len(present)) < 0.3  # some come, some leave
+        present ^= rng.random(len(present)) < 0.3  # some tenants arrive, some leave
         capacity[rng.integers(len(capacity))] = rng.integers(0, 7)
-        args = given.speedup[present], capacity, given.weight[present]
+        args = case.speedup[present], capacity, case.weight[present]
         cold, after = cooperative(*args), cooperative(*args, warm=warm)
         assert after.status == "optimal"
         assert after.shares == pytest.approx(cold.shares, rel=1e-6, abs=1e-7)
@@ -249,7 +249,7 @@ def test_a_warm_start_gives_the_cold_answer(seed: int) -> None:
 
 
 @pytest.mark.parametrize("mode", [cooperative, non_cooperative])
-def test_a_solve_out_of_budget_falls_back_to_the_equal_split(mode: object) -> None:
+def test_a_solve_beyond_its_limit_falls_back_to_the_equal_split(mode: object) -> None:
     assert callable(mode)
     rng = np.random.default_rng(1)
     speedup, capacity, weight = rng.uniform(1, 4, (20, 3)), np.array([4.0, 4.0, 4.0]), rng.uniform(1, 2, 20)
@@ -264,21 +264,21 @@ def test_a_solve_out_of_budget_falls_back_to_the_equal_split(mode: object) -> No
 def test_many_different_tenants_reach_the_total_of_the_program_with_all_pairs(n: int, k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     speedup = from_steps(rng.uniform(1, 2.5, (n, k - 1)))
-    given = Instance(speedup, rng.integers(8, 40, k).astype(float), rng.uniform(0.5, 2, n))
-    split = cooperative(given.speedup, given.capacity, given.weight)
-    assert total(given, split) == pytest.approx(all_pairs_total(given), rel=1e-6)
+    case = Instance(speedup, rng.integers(8, 40, k).astype(float), rng.uniform(0.5, 2, n))
+    split = cooperative(case.speedup, case.capacity, case.weight)
+    assert total(case, split) == pytest.approx(all_pairs_total(case), rel=1e-6)
 
 
 def test_a_thousand_different_tenants_end_envy_free_and_at_the_dual_bound() -> None:
     rng = np.random.default_rng(7)
     n, k = 1000, 2
     speedup = np.hstack([np.ones((n, 1)), rng.uniform(1, 6, (n, k - 1))])
-    given = Instance(speedup, np.array([30.0, 20.0]), np.ones(n))
-    split = cooperative(given.speedup, given.capacity, given.weight)
-    report = audit(speedup, split.shares, given.capacity, given.weight, pareto=False)
+    case = Instance(speedup, np.array([30.0, 20.0]), np.ones(n))
+    split = cooperative(case.speedup, case.capacity, case.weight)
+    report = audit(speedup, split.shares, case.capacity, case.weight, pareto=False)
     assert report.max_envy is not None
     assert report.max_envy <= 1e-6
-    assert total(given, split) == pytest.approx(float(split.price @ given.capacity), rel=1e-7)
+    assert total(case, split) == pytest.approx(float(split.price @ case.capacity), rel=1e-7)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -302,7 +302,7 @@ def test_promises_hold_over_many_orders_of_magnitude(seed: int) -> None:
     n, k = int(rng.integers(2, 25)), int(rng.integers(1, 7))
     speedup = np.exp(rng.uniform(0, 7, (n, k))) * (rng.random((n, k)) > rng.choice([0.0, 0.5]))
     capacity, weight = np.exp(rng.uniform(0, 8, k)).round(), np.exp(rng.uniform(-5, 5, n))
-    given = Instance(speedup, capacity, weight)
+    case = Instance(speedup, capacity, weight)
     together, apart = cooperative(speedup, capacity, weight), non_cooperative(speedup, capacity, weight)
     assert (together.status, apart.status) == ("optimal", "optimal")
     report = audit(speedup, together.shares, capacity, weight, pareto=False)
@@ -310,7 +310,7 @@ def test_promises_hold_over_many_orders_of_magnitude(seed: int) -> None:
     assert report.max_envy <= 1e-6
     assert report.min_sharing_incentive is None or report.min_sharing_incentive >= 1 - 1e-6
     for split in (together, apart):
-        assert np.nansum(split.price * capacity) == pytest.approx(total(given, split), rel=1e-6, abs=1e-9)
-        _no_more_than_there_is(given, split)
+        assert np.nansum(split.price * capacity) == pytest.approx(total(case, split), rel=1e-6, abs=1e-9)
+        _within_capacity(case, split)
     if (speedup > 0).all():
         assert apart.level == pytest.approx(np.full(n, apart.level[0]), rel=1e-6)

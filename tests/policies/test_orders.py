@@ -1,4 +1,4 @@
-"""Who goes first, and where: the plain orders, LAS and equal shares."""
+"""The simple orders, LAS and equal shares: which jobs go first, and where."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def test_fifo_passes_over_a_job_that_does_not_fit() -> None:
 def test_fifo_moves_a_job_up_when_a_faster_type_comes_free(tmp_path: Path) -> None:
     jobs = [job("a", samples=400.0, model="fast"), job("b", samples=10_000.0, model="fast")]
 
-    _, told = run_checked(setup(jobs, V_AND_K), tmp_path / "journal")
+    _, checked = run_checked(setup(jobs, V_AND_K), tmp_path / "journal")
 
-    assert told.jobs["b"].end_s == 360.0 + (10_000.0 - 360.0) / 4.0
+    assert checked.jobs["b"].end_s == 360.0 + (10_000.0 - 360.0) / 4.0
 
 
 def test_fifo_sticky_stays_where_it_started(tmp_path: Path) -> None:
     jobs = [job("a", samples=400.0, model="fast"), job("b", samples=10_000.0, model="fast")]
 
-    _, told = run_checked(setup(jobs, V_AND_K, "fifo-sticky"), tmp_path / "journal")
+    _, checked = run_checked(setup(jobs, V_AND_K, "fifo-sticky"), tmp_path / "journal")
 
-    assert told.jobs["b"].end_s == 10_000.0
+    assert checked.jobs["b"].end_s == 10_000.0
 
 
 def test_fifo_sticky_does_not_hand_out_what_is_held() -> None:
@@ -74,7 +74,7 @@ def test_srtf_starts_the_shortest_first() -> None:
 
 
 def test_srtf_counts_what_remains_on_the_fastest_type() -> None:
-    """1,000 samples at 4 a second are less than 300 at 1."""
+    """1,000 samples at 4 per second take less time than 300 at 1."""
     scene = Scene([job("a", samples=300.0), job("b", samples=1000.0, model="fast")], "v100:1")
 
     assert line(srtf, scene.view()) == [0, 1]
@@ -123,7 +123,7 @@ def test_las_counts_gpus_times_time() -> None:
 
 
 def test_las_is_blind_to_what_a_job_gains() -> None:
-    """`even` takes the V100 that only `fast` would profit from."""
+    """`even` takes the V100, from which only `fast` would benefit."""
     scene = Scene([job("a", model="even"), job("b", model="fast")], "k80:1,v100:1")
 
     assert table(las, scene.view()) == [[0, 1], [1, 0]]
@@ -132,9 +132,9 @@ def test_las_is_blind_to_what_a_job_gains() -> None:
 def test_las_takes_a_new_job_before_an_old_one(tmp_path: Path) -> None:
     jobs = [job("old", samples=20_000.0), job("new", samples=100.0, at=5000.0)]
 
-    _, told = run_checked(setup(jobs, "v100:1", "las"), tmp_path / "journal")
+    _, checked = run_checked(setup(jobs, "v100:1", "las"), tmp_path / "journal")
 
-    assert told.jobs["new"].first_start_s == 5040.0
+    assert checked.jobs["new"].first_start_s == 5040.0
 
 
 def test_equal_share_gives_every_job_the_same_part_of_every_type() -> None:

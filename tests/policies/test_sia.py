@@ -28,7 +28,7 @@ def test_the_job_that_gains_gets_the_fast_type() -> None:
     assert granted(view) == {0: (1, 1), 1: (0, 1)}
 
 
-def test_elastic_jobs_share_what_there_is() -> None:
+def test_elastic_jobs_share_the_gpus() -> None:
     """p < 0 makes the mean fair: 2 and 2 (2 x 0.71) is better than 3 and 1 (0.58 + 1)."""
     view = Scene([job("a", widths=(1, 2, 3)), job("b", widths=(1, 2, 3))], "v100:4").view()
 
@@ -51,7 +51,7 @@ def test_a_move_that_gains_less_than_the_restart_takes_is_not_made() -> None:
     assert granted(late.view()) == {0: (1, 1)}
 
 
-def test_grants_stand_in_the_order_of_latency_ratios() -> None:
+def test_grants_are_in_the_order_of_latency_ratios() -> None:
     jobs = [job("long", samples=1e5), job("short", samples=10.0), job("middle", samples=1e3)]
 
     grants, _ = sia(Scene(jobs, "v100:4", now_s=50.0).view(), None)
@@ -74,7 +74,7 @@ def test_no_type_is_granted_twice_over(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_other_choice_of_configurations_has_a_better_power_mean(seed: int) -> None:
-    """All choices of five jobs at once, with the formula as it stands: p = -1/2, lambda = 1.1."""
+    """All choices of five jobs at once, directly by the formula: p = -1/2, lambda = 1.1."""
     random = np.random.default_rng(seed)
     speeds = {"fast": (4.0, 1.0), "even": (1.0, 1.0)}
     jobs = [
@@ -90,15 +90,15 @@ def test_no_other_choice_of_configurations_has_a_better_power_mean(seed: int) ->
         made = [c and c[1] * speeds[spec.model][c[0]] for spec, c in zip(jobs, choice, strict=True)]
         return sum(1.1 if goodput is None else goodput**-0.5 for goodput in made)
 
-    found = granted(Scene(jobs, f"v100:{capacity[0]},k80:{capacity[1]}", TWO).view())
+    chosen = granted(Scene(jobs, f"v100:{capacity[0]},k80:{capacity[1]}", TWO).view())
 
     options = [[None, *((t, w) for t in (0, 1) for w in spec.widths)] for spec in jobs]
     least = min(cost(choice) for choice in product(*options))
-    assert cost(tuple(found.get(j) for j in range(5))) == pytest.approx(least, rel=1e-3)
+    assert cost(tuple(chosen.get(j) for j in range(5))) == pytest.approx(least, rel=1e-3)
 
 
 def test_jobs_that_stay_are_planned_around() -> None:
-    """`a` would shrink to let `b` have two; inside a round it keeps its three, and `b` has the one that is left."""
+    """`a` would shrink so that `b` has two; inside a round it keeps its three, and `b` has the remaining one."""
     jobs = [job("a", widths=(1, 2, 3)), job("b", widths=(1, 2))]
     scene = Scene(jobs, "v100:4", held={"a": ((0, 3),)}, now_s=3600.0)
     pinned = np.array([True, False])

@@ -1,4 +1,4 @@
-"""Themis by hand: who may bid, who wins, and how long a lease lasts."""
+"""Themis by hand: which jobs may bid, which win, and how long a lease lasts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TWO = profile({"fast": {"v100": 4.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1
 OLD_AND_NEW = [job("old", samples=1000.0), job("new", samples=1000.0, at=1000.0)]
 
 
-def test_the_auction_alone_prefers_whom_a_lease_helps_most() -> None:
+def test_the_auction_alone_prefers_the_job_that_a_lease_helps_most() -> None:
     """rho alone is 2,000 s for both. A lease lost: old (1000 + 1200 + 1000) / 2000 against (1000 + 1000) / 2000, a factor of
     1.6; new 2200 / 2000 against 1000 / 2000, a factor of 2.2.
     """
@@ -28,7 +28,7 @@ def test_the_auction_alone_prefers_whom_a_lease_helps_most() -> None:
     assert granted(view, themis(view, None, fairness=0.0)[0]) == [[0], [1]]
 
 
-def test_only_those_furthest_behind_may_bid() -> None:
+def test_only_the_jobs_furthest_behind_may_bid() -> None:
     """Half of two jobs is one: the old one, whose rho is 1.6 against 1.1."""
     view = Scene(OLD_AND_NEW, "v100:1", now_s=1000.0).view()
 
@@ -36,7 +36,7 @@ def test_only_those_furthest_behind_may_bid() -> None:
 
 
 def test_bidders_take_the_types_with_the_largest_product() -> None:
-    """`fast` gains most from the V100; that `even` came first does not matter."""
+    """`fast` gains most from the V100; it does not matter that `even` arrived first."""
     view = Scene([job("a", model="even"), job("b", model="fast")], "v100:1,k80:1", TWO).view()
 
     assert granted(view, themis(view, None, fairness=0.0)[0]) == [[0, 1], [1, 0]]
@@ -45,9 +45,9 @@ def test_bidders_take_the_types_with_the_largest_product() -> None:
 def test_what_bidders_leave_goes_to_the_others() -> None:
     view = Scene([job(f"j{i}") for i in range(5)], "v100:3").view()
 
-    given, _ = themis(view, None, fairness=0.8)
+    grants, _ = themis(view, None, fairness=0.8)
 
-    assert given.gpus.sum() == 3
+    assert grants.gpus.sum() == 3
 
 
 def test_a_lease_keeps_its_gpus_and_then_they_are_offered_again() -> None:
@@ -59,12 +59,12 @@ def test_a_lease_keeps_its_gpus_and_then_they_are_offered_again() -> None:
     assert granted(view, themis(view, Leases(new, np.array([2000.0])))[0]) == [[1], [0]]
 
 
-def test_an_answer_holds_until_the_first_lease_ends() -> None:
+def test_a_decision_is_valid_until_the_first_lease_ends() -> None:
     view = Scene([job("a"), job("b")], "v100:2").view()
 
-    given, leases = themis(view, None, lease_s=900.0)
+    grants, leases = themis(view, None, lease_s=900.0)
 
-    assert given.answer.holds_until_s == 900.0
+    assert grants.answer.holds_until_s == 900.0
     assert leases.until_s.tolist() == [900.0, 900.0]
 
 
@@ -90,11 +90,11 @@ def test_no_other_outcome_of_the_auction_has_a_larger_product(seed: int) -> None
     ]
     view = Scene(jobs, "v100:2,k80:2", TWO, now_s=500.0).view()
 
-    given, _ = themis(view, None, fairness=0.0)
+    grants, _ = themis(view, None, fairness=0.0)
 
     assert view.total is not None
     on = np.full(5, -1)
-    on[given.jobs] = given.types
+    on[grants.jobs] = grants.types
 
     def gain(choice: tuple[int, ...]) -> float:
         used, total = np.zeros(2), 0.0
@@ -111,6 +111,6 @@ def test_no_other_outcome_of_the_auction_has_a_larger_product(seed: int) -> None
 @pytest.mark.parametrize(
     ("parameters", "wanted"), [({"fairness": 1.0}, "less than 1"), ({"lease_s": 0.0}, "more than 0")]
 )
-def test_parameters_out_of_range_say_what_was_wanted(parameters: dict[str, float], wanted: str) -> None:
+def test_the_error_for_parameters_out_of_range_states_the_range(parameters: dict[str, float], wanted: str) -> None:
     with pytest.raises(InputError, match=wanted):
         themis(Scene([job("a")]).view(), None, **parameters)

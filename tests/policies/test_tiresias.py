@@ -1,4 +1,4 @@
-"""Tiresias by hand: queues, promotion and rest; and the clairvoyant variant with one queue per type."""
+"""Tiresias by hand: queues, promotion and kept types; and the clairvoyant variant with one queue per type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def end_s(state: State, id_: str) -> float:
 
 
 def test_a_job_falls_behind_a_new_one_once_it_has_attained_enough() -> None:
-    """One queue border at 500 GPU-seconds: the old job gives way at 500, the new one runs its 300 s, no promotion."""
+    """One queue boundary at 500 GPU-seconds, no promotion: the old job stops at 500, and the new one runs its 300 s."""
     state = run(
         "tiresias",
         [job("a", samples=1000.0), job("b", samples=300.0, at=200.0)],
@@ -93,11 +93,11 @@ def test_without_promotion_a_stream_of_new_jobs_keeps_an_old_one_waiting() -> No
 
 
 def test_a_job_that_waits_twice_as_long_as_it_ran_is_promoted() -> None:
-    """It runs 500 s, waits 1000 s and is back in the first queue, ahead of all that came later: done at 2000 s."""
+    """It runs 500 s, waits 1000 s and returns to the first queue, ahead of all later arrivals: done at 2000 s."""
     assert end_s(run("tiresias", stream_of_new_jobs(), queues_gpu_s=(500.0,), promote=2.0), "a") == 2000.0
 
 
-def test_promotion_is_the_sooner_the_smaller_its_knob() -> None:
+def test_promotion_is_sooner_with_a_smaller_parameter() -> None:
     ends = [
         end_s(run("tiresias", stream_of_new_jobs(), queues_gpu_s=(500.0,), promote=knob), "a")
         for knob in (1.0, 2.0, 4.0)
@@ -108,7 +108,7 @@ def test_promotion_is_the_sooner_the_smaller_its_knob() -> None:
 
 
 def test_a_running_job_keeps_its_type_where_las_would_move_it() -> None:
-    """The V100 came free. `las` takes it; `tiresias` does not move what runs."""
+    """The V100 has become free. `las` moves the job to it; `tiresias` does not move running jobs."""
     scene = Scene([job("a", model="fast")], "v100:1,k80:1", TWO, held={"a": ((1, 1),)}, now_s=360.0)
 
     assert tiresias(scene.view(), None)[0].types.tolist() == [1]
@@ -124,7 +124,7 @@ def test_an_arrival_joins_the_queue_with_the_least_left_to_do() -> None:
     assert queues.type.tolist() == [0, 1, 0]
 
 
-def test_the_shortest_goes_first_in_each_queue_and_nobody_changes_queues() -> None:
+def test_the_shortest_goes_first_in_each_queue_and_no_job_changes_queues() -> None:
     """All on the only type: 1000 s, then at 100 s one of 300 s, which goes first."""
     state = run("tiresias-fft", [job("a", samples=1000.0), job("b", samples=300.0, at=100.0)])
 
@@ -140,7 +140,7 @@ def test_service_counts_gpus() -> None:
     assert end_s(state, "wide") == 800.0
 
 
-def test_queues_by_lot_depend_on_the_seed_only() -> None:
+def test_random_queues_depend_only_on_the_seed() -> None:
     view = Scene([job(f"j{i}") for i in range(20)], "v100:1,k80:1", TWO).view()
     first, again, other = (tiresias_fft(view, None, join_by="random", seed=s)[1].type.tolist() for s in (1, 1, 2))
 
@@ -148,6 +148,6 @@ def test_queues_by_lot_depend_on_the_seed_only() -> None:
     assert set(first) == {0, 1}
 
 
-def test_a_wrong_way_to_join_says_what_was_wanted() -> None:
+def test_the_error_for_a_wrong_way_to_join_lists_the_choices() -> None:
     with pytest.raises(InputError, match="wanted service or random"):
         tiresias_fft(Scene([job("a")]).view(), None, join_by="luck")

@@ -1,4 +1,4 @@
-"""A weight that is set while jobs run counts from the next round on, whatever a policy remembers."""
+"""A weight that is set while jobs run counts from the next round on, whatever is in a policy's memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLOSE = 1e-4
     width=st.sampled_from((1, 2)),
     weight=st.sampled_from((0.25, 3.0, 10.0)),
 )
-def test_with_a_memory_a_new_weight_gives_what_it_gives_without(
+def test_a_new_weight_gives_the_same_shares_with_and_without_memory(
     policy: Policy, owners: list[str], width: int, weight: float
 ) -> None:
     """On one type, where tenants' totals are unique."""

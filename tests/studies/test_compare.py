@@ -1,4 +1,4 @@
-"""Comparisons: the same numbers however they are run, killed or not, and a policy that fails fails alone."""
+"""Comparisons: the numbers do not depend on how they are run or interrupted, and a failing policy affects no other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def own_policy(folder: Path, name: str, before: str = "pass") -> str:
 
 
 def call(*args: str) -> int:
-    """Its exit code."""
+    """The exit code of the command."""
     sys.argv = ["fairlead", *args]
     with pytest.raises(SystemExit) as stopped:
         main()
@@ -67,7 +67,7 @@ def run(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 
 
 def numbers(answer: dict[str, Any]) -> dict[str, Any]:
-    """All but what a clock measured, and what was found done."""
+    """The answer without timings and without the number of stored runs."""
     left = copy.deepcopy(answer)
     left.pop("runs_found_done")
     left.pop("files")
@@ -98,7 +98,7 @@ def test_the_numbers_do_not_depend_on_the_number_of_processes(
     assert all(row["runs"] == 3 for row in one["rows"])
 
 
-def test_runs_that_were_done_are_found_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_finished_runs_are_not_run_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     state = ["--state", str(tmp_path / "state"), "--seeds", "0,1"]
 
     first = run(capsys, "--policies", "fifo,las", *state)
@@ -110,7 +110,7 @@ def test_runs_that_were_done_are_found_again(capsys: pytest.CaptureFixture[str],
     assert [r for r in numbers(more)["runs"] if r["policy"] != "srtf"] == numbers(first)["runs"]
 
 
-def test_a_file_that_was_cut_off_is_not_taken_for_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_truncated_file_is_not_used_as_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     state = ["--policies", "fifo", "--state", str(tmp_path / "state")]
     first = run(capsys, *state)
     (kept,) = (tmp_path / "state").rglob("*.json")
@@ -123,7 +123,7 @@ def test_a_file_that_was_cut_off_is_not_taken_for_a_run(capsys: pytest.CaptureFi
 
 
 @pytest.mark.slow
-def test_a_killed_comparison_goes_on_and_ends_with_the_same_numbers(
+def test_a_killed_comparison_continues_and_ends_with_the_same_numbers(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -151,24 +151,24 @@ def test_a_killed_comparison_goes_on_and_ends_with_the_same_numbers(
 
 
 def test_a_policy_that_fails_fails_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    raises = own_policy(tmp_path, "raises", "assert view.now_s < 3600, 'cannot count so far'")
+    raises = own_policy(tmp_path, "raises", "assert view.now_s < 3600, 'cannot count that far'")
     dies = own_policy(tmp_path, "dies", "import os; os._exit(7)")
     wrong = own_policy(tmp_path, "wrong", "view = __import__('dataclasses').replace(view, capacity=view.capacity * 9)")
 
-    found = run(capsys, "--policies", f"{raises},{dies},fifo,{wrong}", "--state", str(tmp_path / "state"))
+    answer = run(capsys, "--policies", f"{raises},{dies},fifo,{wrong}", "--state", str(tmp_path / "state"))
 
-    reasons = {failure["policy"]: failure["reason"] for failure in found["failures"]}
-    assert "cannot count so far" in reasons["raises"]
+    reasons = {failure["policy"]: failure["reason"] for failure in answer["failures"]}
+    assert "cannot count that far" in reasons["raises"]
     assert "raises.py line" in reasons["raises"]
     assert reasons["dies"] == "its process died (exit code 7)"
-    rows = {row["policy"]: row for row in found["rows"]}
+    rows = {row["policy"]: row for row in answer["rows"]}
     assert rows["fifo"]["metrics"]["jct_mean"]["mean"] > 0
     assert rows["fifo"]["failed"] == []
     assert rows["raises"]["metrics"]["jct_mean"]["mean"] is None
     assert rows["raises"]["failed"][0]["reason"] == reasons["raises"]
 
 
-def test_failures_are_told_in_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_failures_are_shown_in_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     dies = own_policy(tmp_path, "dies", "import os; os._exit(7)")
 
     assert call(*BASE, "--policies", f"fifo,{dies}", "--state", str(tmp_path / "state")) == 0
@@ -184,10 +184,10 @@ def test_a_comparison_in_which_every_run_failed_has_failed(capsys: pytest.Captur
 
     assert call(*BASE, "--policies", raises, "--state", str(tmp_path / "state"), *files) == 1
 
-    said = capsys.readouterr()
-    assert "FAILED raises (seed 0)" in said.out
-    assert "every run failed" in said.out
-    assert said.err.count("Traceback") == 0
+    output = capsys.readouterr()
+    assert "FAILED raises (seed 0)" in output.out
+    assert "every run failed" in output.out
+    assert output.err.count("Traceback") == 0
 
 
 def test_a_policy_of_ones_own_that_changes_is_run_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_module_beside_a_policy_can_be_imported_and_is_part_of_it(
     assert [done("LIMIT = 1"), done("LIMIT = 1"), done("LIMIT = 2")] == [0, 1, 0]
 
 
-def test_a_seed_that_changes_nothing_is_no_further_observation(
+def test_a_seed_that_changes_nothing_is_not_another_observation(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     trace = tmp_path / "jobs.csv"
@@ -236,7 +236,7 @@ def test_a_seed_that_changes_nothing_is_no_further_observation(
     assert any("seeds 1..7 would repeat an earlier run" in note for note in still["assumptions"])
     assert not any(cell["best"] for row in still["rows"] for cell in row["metrics"].values())
     assert [row["runs"] for row in drawn["rows"]] == [8, 8]
-    assert "the seed changes nothing in this workload, so that 8 seeds are one run" in table
+    assert "the seed changes nothing in this workload, so 8 seeds are one run" in table
     assert "no best is marked" not in drawn_table
 
 
@@ -248,19 +248,19 @@ def test_a_load_moves_the_arrivals_of_a_trace(capsys: pytest.CaptureFixture[str]
 
     args = ["--trace", trace, "--loads", "0.5,4", "--policies", "fifo,gavel", "--state", str(tmp_path / "state")]
     call("compare", *here, *args, "-o", "json")
-    found = json.loads(capsys.readouterr().out)
+    answer = json.loads(capsys.readouterr().out)
 
-    wait = {(r["policy"], r["load"]): r["metrics"]["wait_mean"]["mean"] for r in found["rows"]}
+    wait = {(r["policy"], r["load"]): r["metrics"]["wait_mean"]["mean"] for r in answer["rows"]}
     assert wait["fifo", 4.0] > wait["fifo", 0.5]
     assert wait["gavel", 4.0] > wait["gavel", 0.5]
-    assert any("load is 4 instead of" in note for note in found["assumptions"])
+    assert any("load is 4 instead of" in note for note in answer["assumptions"])
 
 
 def test_csv_holds_a_line_per_run_and_the_tenants_beside(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     dies = own_policy(tmp_path, "dies", "import os; os._exit(7)")
     out = tmp_path / "runs.csv"
 
-    found = run(
+    answer = run(
         capsys, "--policies", f"fifo,{dies}", "--seeds", "0,1", "--state", str(tmp_path / "s"), "--csv", str(out)
     )
 
@@ -268,9 +268,9 @@ def test_csv_holds_a_line_per_run_and_the_tenants_beside(capsys: pytest.CaptureF
     assert lines[0] == "# fairlead: compare-runs/1"
     rows = list(csv.DictReader(lines[1:]))
     assert [(r["policy"], r["seed"]) for r in rows] == [("fifo", "0"), ("fifo", "1"), ("dies", "0"), ("dies", "1")]
-    assert float(rows[0]["jct_mean_s"]) == found["runs"][0]["summary"]["jct_s"]["mean"]
+    assert float(rows[0]["jct_mean_s"]) == answer["runs"][0]["summary"]["jct_s"]["mean"]
     assert rows[2]["failed"] == "its process died (exit code 7)"
-    tenants = Path(found["files"]["tenants"]).read_text(encoding="utf-8").splitlines()
+    tenants = Path(answer["files"]["tenants"]).read_text(encoding="utf-8").splitlines()
     assert {row["tenant"] for row in csv.DictReader(tenants[1:])} == {"tenant-1", "tenant-2"}
 
 
@@ -302,7 +302,7 @@ def test_every_metric_is_read_where_its_path_in_the_document_says() -> None:
     assert [metric.read(record_from_json(document)) for metric in METRICS] == [float(n) for n in range(len(METRICS))]
 
 
-def test_a_mean_lies_between_the_least_and_the_most_and_rounding_is_no_spread() -> None:
+def test_a_mean_is_between_the_smallest_and_the_largest_and_rounding_is_no_spread() -> None:
     value = 2.2
     assert np.full(6, value).mean() < value  # what makes it necessary
 
@@ -318,12 +318,12 @@ def test_the_answer_is_printed_even_where_drawing_fails(capsys: pytest.CaptureFi
 
     assert call(*BASE, *args, "-o", "json") == 2
 
-    said = capsys.readouterr()
-    assert json.loads(said.out)["rows"][0]["policy"] == "fifo"
-    assert "cannot write figures here" in said.err
+    output = capsys.readouterr()
+    assert json.loads(output.out)["rows"][0]["policy"] == "fifo"
+    assert "cannot write figures here" in output.err
 
 
-def test_who_leaves_jobs_unfinished_is_never_best_and_does_not_keep_others_from_it() -> None:
+def test_a_policy_that_leaves_jobs_unfinished_is_never_best_and_does_not_affect_others() -> None:
     slow, fast, lazy = ([first + seed for seed in range(6)] for first in (3.0, 2.0, 1.0))
     others = [*records_of("slow", slow), *records_of("fast", fast)]
     left_some = records_of("lazy", lazy, jobs_finished=57)
@@ -340,7 +340,7 @@ def test_who_leaves_jobs_unfinished_is_never_best_and_does_not_keep_others_from_
     assert best([*others, *records_of("lazy", lazy), *one_seed_more]) == []
 
 
-def test_jobs_that_never_finish_are_told_in_the_table_the_page_the_csv_and_the_json(
+def test_jobs_that_never_finish_are_shown_in_the_table_the_page_the_csv_and_the_json(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lazy = own_policy(tmp_path, "lazy")
@@ -355,13 +355,13 @@ def test_jobs_that_never_finish_are_told_in_the_table_the_page_the_csv_and_the_j
     assert call(*args, "--report", str(tmp_path / "page.html"), "--csv", str(tmp_path / "runs.csv")) == 0
     table = capsys.readouterr().out
     assert call(*args, "-o", "json") == 0
-    found = json.loads(capsys.readouterr().out)
+    answer = json.loads(capsys.readouterr().out)
 
     assert "lazy (3 of 8 jobs never finished)" in table
     assert "never marked best" in table
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "3 of 8 jobs never finished</span>" in page
-    assert [(row["jobs_finished"], row["jobs_total"]) for row in found["rows"]] == [(8, 8), (5, 8)]
+    assert [(row["jobs_finished"], row["jobs_total"]) for row in answer["rows"]] == [(8, 8), (5, 8)]
     lines = list(csv.DictReader((tmp_path / "runs.csv").read_text(encoding="utf-8").splitlines()[1:]))
     assert [(line["jobs_finished"], line["jobs_total"]) for line in lines] == [("8", "8"), ("5", "8")]
 
@@ -386,21 +386,21 @@ def test_best_must_beat_every_other_one_seed_by_seed() -> None:
 
 
 def test_seeds_that_no_policy_looks_at_mark_no_best(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Tenants are drawn by seed; neither policy asks whose a job is, so that six seeds are one run six times."""
+    """Tenants are drawn by seed, but neither policy looks at tenants, so six seeds are the same run six times."""
     rows = "".join(f"j{i},resnet50,{i * 100},1,{30000 + 9000 * (i % 5)}\n" for i in range(12))
     (tmp_path / "jobs.csv").write_text("id,model,arrival_s,gpus,steps\n" + rows, encoding="utf-8")
     args = ["compare", "--cluster", "v100:2,k80:2", "--trace", str(tmp_path / "jobs.csv"), "--tenants", "3"]
 
     assert call(*args, "--policies", "fifo,srtf", "--seeds", "0..5", "--state", str(tmp_path / "s"), "-o", "json") == 0
 
-    found = json.loads(capsys.readouterr().out)
-    cells = [row["metrics"]["jct_mean"] for row in found["rows"]]
-    assert [row["runs"] for row in found["rows"]] == [6, 6]
+    answer = json.loads(capsys.readouterr().out)
+    cells = [row["metrics"]["jct_mean"] for row in answer["rows"]]
+    assert [row["runs"] for row in answer["rows"]] == [6, 6]
     assert cells[0]["mean"] != cells[1]["mean"]
-    assert not any(cell["best"] for row in found["rows"] for cell in row["metrics"].values())
+    assert not any(cell["best"] for row in answer["rows"] for cell in row["metrics"].values())
 
 
-def test_who_failed_at_heavy_seeds_is_not_best() -> None:
+def test_a_policy_that_failed_at_heavy_seeds_is_not_best() -> None:
     heavy = {s: s + (1.0 if s < 8 else 100.0) for s in range(12)}
     known: dict[str, dict[int, float | None]] = {
         "steady": {**heavy},
@@ -414,16 +414,16 @@ def test_who_failed_at_heavy_seeds_is_not_best() -> None:
     assert best_of(known, "higher") == ("steady", 2 / 2**8)
 
 
-def test_what_each_policy_may_know_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    found = run(capsys, "--policies", "fifo,srtf", "--state", str(tmp_path / "state"))
+def test_what_each_policy_may_know_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    answer = run(capsys, "--policies", "fifo,srtf", "--state", str(tmp_path / "state"))
 
-    fifo, srtf = (policy["allowed_to_know"] for policy in found["policies"])
+    fifo, srtf = (policy["allowed_to_know"] for policy in answer["policies"])
     assert (fifo["job lengths"], srtf["job lengths"]) == ("no", "yes")
     assert fifo["future arrivals"] == srtf["future arrivals"] == "no"
-    assert {metric.name for metric in METRICS} == set(found["rows"][0]["metrics"])
+    assert {metric.name for metric in METRICS} == set(answer["rows"][0]["metrics"])
 
 
-def test_options_that_have_no_effect_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text(
         "id,tenant,model,arrival_s,gpus,steps\na,u,resnet50,0,1,30000\nb,v,resnet50,9,1,30000\n", encoding="utf-8"
     )
@@ -432,9 +432,9 @@ def test_options_that_have_no_effect_are_told(capsys: pytest.CaptureFixture[str]
     call("compare", "--cluster", "v100:2", "--trace", str(tmp_path / "jobs.csv"), "--tenants", "3", *more)
     assert "tenant: jobs that name one keep it; --tenants spreads only those that name none" in capsys.readouterr().out
     call(*BASE, "--loads", "0.5", *more)
-    assert "--loads goes before load=1.2 of --generate" in capsys.readouterr().out
+    assert "--loads overrides load=1.2 of --generate" in capsys.readouterr().out
     call(*BASE, *more)
-    assert "--loads goes before" not in capsys.readouterr().out
+    assert "--loads overrides" not in capsys.readouterr().out
     assert call(*BASE, "--window", "90000..90001", *more) == 0
     assert "--window 90000..90001 begins after the last job ended" in capsys.readouterr().err
     call(*BASE, "--window", "0..1", *more)
@@ -442,7 +442,7 @@ def test_options_that_have_no_effect_are_told(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["--policies", "fifo"], "either --trace FILE or --generate SPEC"),
         (["--generate", "defaults", "--policies", "lifo"], 'policy "lifo" is not known'),
@@ -456,5 +456,5 @@ def test_options_that_have_no_effect_are_told(capsys: pytest.CaptureFixture[str]
         (["--generate", "defaults", "--policies", "fifo", "--sensing", "all"], "--sensing"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(capsys: pytest.CaptureFixture[str], args: list[str], said: str) -> None:
-    assert said in refused(capsys, "compare", "--cluster", "v100:4", *args)
+def test_invalid_options_are_refused(capsys: pytest.CaptureFixture[str], args: list[str], message: str) -> None:
+    assert message in refused(capsys, "compare", "--cluster", "v100:4", *args)

@@ -1,4 +1,4 @@
-"""The same sweep on a Ray cluster gives the same numbers; without Ray there is a clear word."""
+"""The same sweep on a Ray cluster gives the same numbers; without Ray there is a clear message."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_the_prices_of_cooperative_oef_pay_for_the_total() -> None:
 
 
 @pytest.mark.parametrize("policy", DIVISIONS)
-def test_a_weight_counts_like_as_many_equal_tenants(policy: str) -> None:
+def test_a_weight_counts_like_that_many_equal_tenants(policy: str) -> None:
     twice = [{"name": "a1", "speedups": {"slow": 1, "fast": 2}}, *EXAMPLE["tenants"]]
     heavy = [{"name": "a", "weight": 2, "speedups": {"slow": 1, "fast": 2}}, *EXAMPLE["tenants"][1:]]
     one = divide(parse_instance(changed(tenants=twice), "x"), policy)
@@ -98,8 +98,8 @@ def test_a_bad_instance_is_refused_with_what_was_found_and_wanted(value: dict[st
         parse_instance(value, "instance.json")
 
 
-def test_an_allocation_that_gives_away_more_than_there_is_is_refused() -> None:
+def test_an_allocation_of_more_gpus_than_exist_is_refused() -> None:
     answer = divide(parse_instance(EXAMPLE, "example"), "equal-share")
     answer["virtual_shares"]["a"]["fast"] = 5.0
-    with pytest.raises(InputError, match="GPUs of fast are given away, there are 1"):
+    with pytest.raises(InputError, match="GPUs of fast are assigned, but there are 1"):
         parse_shares(answer, parse_instance(EXAMPLE, "example"), "answer.json")

@@ -12,7 +12,7 @@ from fairlead.studies.journals.replaying import replay_journal
 from fairlead.studies.runs.simulate import simulate
 from fairlead.studies.runs.summary import summarise
 
-# Steep gains nine times from a v100, flat one and a half times; the hours are long, so that both always want more.
+# Steep gains nine times from a v100, flat one and a half times; the jobs are long, so both can always use more.
 SPEEDS = profile({"steep": {"v100": 9.0, "k80": 1.0}, "flat": {"v100": 1.5, "k80": 1.0}})
 JOBS = [
     job(f"{model}-{i}", samples=40_000.0, model=model, tenant=tenant)
@@ -62,11 +62,11 @@ def test_a_tenant_that_comes_late_does_not_upset_the_audit(tmp_path: Path) -> No
 def test_a_journal_that_contradicts_itself_is_a_bad_file(tmp_path: Path) -> None:
     path = journal_of("fifo", tmp_path / "run.jsonl")
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join([*lines, lines[1]]))  # its first job arrives again, long after
+    path.write_text("".join([*lines, lines[1]]))  # its first job arrives again, much later
     with pytest.raises(InputError, match="contradicts itself"):
         state_at(path)
 
 
 def test_replaying_a_journal_finds_every_decision_the_same(tmp_path: Path) -> None:
-    found = replay_journal(journal_of("oef-coop", tmp_path / "run.jsonl"))
-    assert found.same == found.decisions > 0
+    replayed = replay_journal(journal_of("oef-coop", tmp_path / "run.jsonl"))
+    assert replayed.same == replayed.decisions > 0

@@ -1,4 +1,4 @@
-"""Nobody sees more than it says: every registered policy keeps the rules, and cheats are found."""
+"""No policy uses more than it declares: every registered policy obeys the rules, and cheats are detected."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def failure(policy: AnyPolicy, examples: int = 30) -> CounterExample | None:
 
 @pytest.mark.parametrize("policy", REGISTRY.values(), ids=list(REGISTRY))
 def test_every_policy_keeps_the_rules_and_its_promises(policy: AnyPolicy) -> None:
-    found = failure(policy, 5)
+    failed = failure(policy, 5)
 
-    assert found is None, f"{found.rule}: {found.complaint}\n{found.world}"
+    assert failed is None, f"{failed.rule}: {failed.complaint}\n{failed.world}"
 
 
-def test_who_declares_more_is_asked_less() -> None:
-    blind, told, seer = (set(rules_for(REGISTRY[name])) for name in ("fifo", "srtf", "hare"))
+def test_a_policy_that_declares_more_is_checked_by_fewer_rules() -> None:
+    blind, informed, seer = (set(rules_for(REGISTRY[name])) for name in ("fifo", "srtf", "hare"))
 
-    assert seer < told < blind | {"jobs that have not come yet change nothing"}
-    assert len(blind - told) == 1
+    assert seer < informed < blind | {"jobs that have not arrived yet change nothing"}
+    assert len(blind - informed) == 1
 
 
 def test_the_template_passes() -> None:
@@ -67,7 +67,7 @@ def by_order(order: Callable[[View], Any], **more: Any) -> Policy:
 
 
 def _setup_of_the_caller() -> Any:
-    """What a policy finds that looks through the stack of those who called it."""
+    """What a policy finds that inspects the stack of its callers."""
     frame = sys._getframe()
     while "setup" not in frame.f_locals:
         assert frame.f_back is not None
@@ -80,7 +80,7 @@ def _shortest_first(view: View) -> Any:
     return sorted(range(view.jobs), key=lambda j: (steps[int(view.job[j])], j))
 
 
-def _by_who_will_come(view: View) -> Any:
+def _by_later_arrivals(view: View) -> Any:
     coming = len(_setup_of_the_caller().trace.jobs)
     return np.argsort((view.job * 7 + coming * 3) % 5, kind="stable")
 
@@ -98,19 +98,19 @@ def _by_chance(view: View) -> Any:
     ("order", "knows", "rule"),
     [
         (_shortest_first, frozenset(), "lengths that it does not declare"),
-        (_by_who_will_come, frozenset({Knows.LENGTHS}), "jobs that have not come yet"),
+        (_by_later_arrivals, frozenset({Knows.LENGTHS}), "jobs that have not arrived yet"),
         (_by_hidden_speed, frozenset({Knows.LENGTHS}), "hidden speeds of servers"),
         (_by_chance, frozenset(Knows), "the same world gives the same run"),
     ],
 )
-def test_a_cheat_is_found(order: Callable[[View], Any], knows: frozenset[Knows], rule: str) -> None:
-    found = failure(by_order(order, knows=knows), 60)
+def test_a_cheat_is_detected(order: Callable[[View], Any], knows: frozenset[Knows], rule: str) -> None:
+    failed = failure(by_order(order, knows=knows), 60)
 
-    assert found is not None
-    assert rule in found.rule
+    assert failed is not None
+    assert rule in failed.rule
 
 
-def test_a_declared_cheat_is_none() -> None:
+def test_declared_knowledge_is_not_a_cheat() -> None:
     assert failure(by_order(_shortest_first, knows=frozenset({Knows.LENGTHS})), 15) is None
 
 
@@ -118,21 +118,21 @@ def test_a_counter_example_is_small() -> None:
     def starve(view: View) -> Any:
         return [j for j in range(view.jobs) if view.width[j] < 4]
 
-    found = failure(by_order(starve))
+    failed = failure(by_order(starve))
 
-    assert found is not None
-    assert found.world.count(" steps, ") == 1  # one job is enough
-    assert "never finish" in found.complaint or "still" in found.complaint
+    assert failed is not None
+    assert failed.world.count(" steps, ") == 1  # one job is enough
+    assert "never finish" in failed.complaint or "still" in failed.complaint
 
 
-def test_a_promise_that_is_not_kept_is_found() -> None:
+def test_a_broken_promise_is_detected() -> None:
     waste = replace(ROUND_POLICIES["equal-share"], promises=frozenset({Promise.NO_WASTE}))
     liars = replace(ROUND_POLICIES["oef-coop"], promises=frozenset({Promise.NO_EXAGGERATION}))
 
-    for policy, said in ((waste, "higher with nobody worse off"), (liars, "by claiming")):
-        found = failure(policy, 10)
-        assert found is not None
-        assert said in found.complaint
+    for policy, message in ((waste, "higher with nobody worse off"), (liars, "by claiming")):
+        failed = failure(policy, 10)
+        assert failed is not None
+        assert message in failed.complaint
 
 
 def test_the_command_prints_what_to_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +154,7 @@ def test_the_command_prints_what_to_run_again(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x = 1 +", "SyntaxError"),
         ("x = 1", 'has no "policy"'),
@@ -163,7 +163,7 @@ def test_the_command_prints_what_to_run_again(tmp_path: Path, capsys: pytest.Cap
     ],
 )
 def test_a_file_without_a_policy_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text, encoding="utf-8")
@@ -173,11 +173,11 @@ def test_a_file_without_a_policy_is_refused(
         main()
 
     assert stopped.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("    free =", "    assert view.total[0] > 0\n    free =", "declare knows=frozenset({Knows.LENGTHS})"),
         ("    free =", "    return None\n    free =", "returned None; allocate must return (answer, memory)"),
@@ -189,8 +189,8 @@ def test_a_file_without_a_policy_is_refused(
         ("int(view.width[j])", "1", "job j"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_words_of_who_writes_policies(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
+def test_mistakes_are_explained_to_the_author_of_a_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, message: str
 ) -> None:
     path = tmp_path / "mine.py"
     text = Path(TEMPLATE).read_text(encoding="utf-8")
@@ -202,6 +202,6 @@ def test_what_is_wrong_is_said_in_the_words_of_who_writes_policies(
 
     out = capsys.readouterr().out
     assert stopped.value.code == 1
-    assert said in out.splitlines()[1]
+    assert message in out.splitlines()[1]
     assert "Settings(" not in out
     assert "tenant weights: all 1" in out

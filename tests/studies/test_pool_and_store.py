@@ -1,4 +1,4 @@
-"""Many tasks in processes, and the results that are kept of them: comparisons and reproductions use both."""
+"""The pool of processes and the store of results, which comparisons and reproductions use."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_process_that_died_while_it_was_idle_loses_no_task() -> None:
     assert not worker.start(work, "a")
 
 
-def test_what_is_kept_is_found_again_unless_all_is_to_be_computed_afresh(tmp_path: Path) -> None:
+def test_a_stored_result_is_reused_unless_everything_is_to_be_computed_again(tmp_path: Path) -> None:
     store = Store(tmp_path, "--state")
 
     assert store.find("ab/abc") is None

@@ -36,7 +36,7 @@ def command(folder: Path, run: str) -> Command:
 
 
 def test_every_type_gets_a_row_at_its_emulated_pace(tmp_path: Path) -> None:
-    """At most 50 steps a second by the script's own sleep, on a k80 a quarter of that; fewer where the machine is busy."""
+    """The script's own sleep allows 50 steps per second, a k80 a quarter of that; a busy machine makes fewer."""
     cluster = parse_short_form("v100:1,k80:1")
 
     measured = profile_job(SPEC, command(tmp_path, "exec {python} train.py"), cluster, KNOWN, steps=20, emulate=True)
@@ -62,7 +62,7 @@ def test_every_type_gets_a_row_at_its_emulated_pace(tmp_path: Path) -> None:
         ("sleep infinity", 1.0, "1 s passed, before 3 steps were reported"),
     ],
 )
-def test_a_job_that_tells_nothing_has_no_row_and_a_reason(tmp_path: Path, run: str, limit_s: float, why: str) -> None:
+def test_a_job_that_reports_nothing_has_no_row_and_a_reason(tmp_path: Path, run: str, limit_s: float, why: str) -> None:
     cluster = parse_short_form("v100:1")
     measured = profile_job(SPEC, command(tmp_path, run), cluster, KNOWN, limit_s=limit_s, emulate=True)
 
@@ -74,4 +74,4 @@ def test_a_type_that_is_too_small_is_not_tried(tmp_path: Path) -> None:
     wide = JobSpec("a", "t", "mine", 0.0, 4, None)
     measured = profile_job(wide, command(tmp_path, "exit 1"), parse_short_form("v100:2"), KNOWN, emulate=True)
 
-    assert measured.failures == {"v100": "the cluster has 2 GPUs of this type, the job wants 4"}
+    assert measured.failures == {"v100": "the cluster has 2 GPUs of this type, the job needs 4"}

@@ -47,7 +47,7 @@ def call(*args: str) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Two loads, six seeds, hidden server speeds, one policy that fails, one tenant with a name like a tag."""
+    """A comparison with two loads, six seeds, hidden server speeds, a failing policy, and a tenant named like a tag."""
     folder = tmp_path_factory.mktemp("report")
     (folder / "bad.py").write_text(BAD, encoding="utf-8")
     rows = "".join(
@@ -82,7 +82,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="module")
 def opened(made: Made) -> Iterator[tuple[Any, list[str], list[str]]]:
-    """The page, what the browser complained about, and what it asked for."""
+    """The page, the browser's warnings and errors, and its requests."""
     if not Path(CHROMIUM).exists():
         pytest.skip(f"there is no browser at {CHROMIUM}; install Debian's chromium to run this")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -92,7 +92,9 @@ def opened(made: Made) -> Iterator[tuple[Any, list[str], list[str]]]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES, timeout=PATIENCE_MS)
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(PATIENCE_MS)
-        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
+        )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         page.goto(made.page.as_uri())
@@ -168,16 +170,16 @@ def test_the_numbers_on_the_page_are_those_of_the_json(made: Made, opened: tuple
                 assert text == f"{value:.3g}"
 
 
-def test_a_failure_stands_in_the_table_with_its_reason(opened: tuple[Any, list[str], list[str]]) -> None:
+def test_a_failure_is_in_the_table_with_its_reason(opened: tuple[Any, list[str], list[str]]) -> None:
     page, _, _ = opened
 
-    said = page.locator("#headline td.failed").first.inner_text()
+    shown = page.locator("#headline td.failed").first.inner_text()
 
-    assert "ValueError: <i>no</i> idea" in said
+    assert "ValueError: <i>no</i> idea" in shown
     assert page.locator("u").count() == page.locator("main i").count() == 0  # names are text, never tags
 
 
-def test_what_each_policy_knew_and_what_was_assumed_stand_on_the_page(
+def test_the_page_shows_what_each_policy_knew_and_what_was_assumed(
     made: Made, opened: tuple[Any, list[str], list[str]]
 ) -> None:
     page, _, _ = opened
@@ -204,8 +206,8 @@ def test_another_load_and_another_policy_can_be_chosen(opened: tuple[Any, list[s
 def test_the_title_says_what_was_compared_on_what(opened: tuple[Any, list[str], list[str]]) -> None:
     page, _, _ = opened
 
-    said = "jobs: 24 jobs of 3 tenants on 2 v100, 2 k80"
-    assert page.title() == page.locator("h1").inner_text() == said
+    shown = "jobs: 24 jobs of 3 tenants on 2 v100, 2 k80"
+    assert page.title() == page.locator("h1").inner_text() == shown
 
 
 @pytest.mark.parametrize("width", [1280, 800])
@@ -223,7 +225,9 @@ def test_nothing_is_cut_or_scrolls_sideways(opened: tuple[Any, list[str], list[s
 
 
 @pytest.mark.parametrize("width", [1280, 800])
-def test_names_in_the_frontier_stand_inside_and_apart(opened: tuple[Any, list[str], list[str]], width: int) -> None:
+def test_names_in_the_frontier_are_inside_and_do_not_overlap(
+    opened: tuple[Any, list[str], list[str]], width: int
+) -> None:
     page, _, _ = opened
     resize(page, width)
 
@@ -253,7 +257,7 @@ def test_charts_keep_their_height_however_often_the_window_changes(opened: tuple
     assert min(before) > 100
 
 
-def test_figures_are_vectors_with_a_picture_beside(made: Made) -> None:
+def test_figures_are_vector_graphics_with_a_png_each(made: Made) -> None:
     names = sorted(path.name for path in made.figures.iterdir())
 
     stems = {name.rsplit(".", 1)[0] for name in names}

@@ -25,14 +25,14 @@ def test_an_axis_has_three_to_a_dozen_ticks_inside_that_differ_in_words(low: flo
     assert len({tick_text(tick) for tick in ticks}) == len(ticks)
 
 
-def test_ticks_are_numbers_that_people_count_in() -> None:
+def test_ticks_are_round_numbers() -> None:
     assert log_ticks(9.4, 16.6) == [10, 11, 12, 13, 14, 15, 16]
     assert log_ticks(0.6, 30) == [1, 3, 10, 30]
     assert log_ticks(0.02, 500) == [0.1, 1, 10, 100]
 
 
 @given(st.lists(st.floats(1e-6, 1e9), max_size=5))
-def test_all_values_stand_inside_the_axis_with_room_at_both_ends(values: list[float]) -> None:
+def test_all_values_are_inside_the_axis_with_room_at_both_ends(values: list[float]) -> None:
     low, high = log_range(values)
 
     assert 0 < low < high

@@ -59,7 +59,7 @@ def store_in(folder: Path) -> Store:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[StudyResults], Path]]:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[StudyResults], Path]]:
     keep = tmp_path_factory.mktemp("results")
     patch = pytest.MonkeyPatch()
     small = replace(hare.headlines()[0], jobs=8, rounds=(2, 5))
@@ -74,7 +74,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Study
 
 @pytest.fixture
 def tiny_oef(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """The command knows one study, and it is small."""
+    """The command has only one study, which is small."""
     monkeypatch.setattr(oef, "QUICK", TINY["oef"])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("hare", "fft", "hops"):
@@ -86,9 +86,9 @@ def tiny_oef(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def test_the_page_holds_every_claim_with_the_paper_s_number_ours_and_a_verdict(
-    found: tuple[list[StudyResults], Path],
+    measured: tuple[list[StudyResults], Path],
 ) -> None:
-    studies = [study_of(one) for one in found[0]]
+    studies = [study_of(one) for one in measured[0]]
 
     lines = page(studies, "fairlead reproduce all").splitlines()
 
@@ -105,10 +105,10 @@ def test_the_page_holds_every_claim_with_the_paper_s_number_ours_and_a_verdict(
                     assert bool(claim.verdict) == bool(claim.paper), claim.claim
 
 
-def test_every_number_of_ours_shows_its_spread(found: tuple[list[StudyResults], Path]) -> None:
-    """Mean and (least..most), a count of cases, or a dash."""
+def test_every_number_of_ours_shows_its_spread(measured: tuple[list[StudyResults], Path]) -> None:
+    """A number is the mean and (smallest..largest), a count of cases, or a dash."""
     cells = [
-        cell for one in found[0] for table in study_of(one).tables for claim in table.claims for cell in claim.ours
+        cell for one in measured[0] for table in study_of(one).tables for claim in table.claims for cell in claim.ours
     ]
 
     assert cells
@@ -116,7 +116,7 @@ def test_every_number_of_ours_shows_its_spread(found: tuple[list[StudyResults], 
         assert cell == "-" or ".." in cell or " of " in cell, cell
 
 
-def test_a_sentence_stands_below_the_table_of_its_claim() -> None:
+def test_a_reason_is_below_the_table_of_its_claim() -> None:
     table = Table(
         "t",
         "seed 0",
@@ -128,13 +128,13 @@ def test_a_sentence_stands_below_the_table_of_its_claim() -> None:
     assert "| a \\| b | 2x | 1x | missed |\n| c | - | 3 | - |" in text
     assert "- *a | b:* half as many." in text
     assert "**1 claims:** missed 1. Missed: a | b." in text
-    assert "not from the quick one" in text
+    assert "not from the quick run" in text
 
 
 def test_the_page_in_the_documents_is_what_the_kept_results_give() -> None:
-    """Word for word: who changes a claim or a sentence writes the page again.
+    """Anyone who changes a claim or a sentence must generate the page again:
 
-    `fairlead reproduce all --results docs/reproduction --accept-older --out docs/reproduction.md` does.
+    `fairlead reproduce all --results docs/reproduction --accept-older --out docs/reproduction.md`.
     """
     store = store_in(DOCS / "reproduction")
     kept = [find_results(store, name, scale_of(name, False), "full", older=True)[0] for name in NAMES]
@@ -149,10 +149,10 @@ def test_the_page_in_the_documents_is_what_the_kept_results_give() -> None:
 
 
 def test_no_word_of_a_table_breaks_at_80_columns(
-    found: tuple[list[StudyResults], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    measured: tuple[list[StudyResults], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for one in found[0]:
+    for one in measured[0]:
         study = study_of(one)
         print_study(study)
         text = capsys.readouterr().out
@@ -165,19 +165,19 @@ def test_no_word_of_a_table_breaks_at_80_columns(
 # ---- results that are kept -----------------------------------------------------------------------------------------
 
 
-def test_kept_results_are_not_repeated_and_give_the_same_page(found: tuple[list[StudyResults], Path]) -> None:
-    told: list[StudyProgress] = []
+def test_kept_results_are_not_repeated_and_give_the_same_page(measured: tuple[list[StudyResults], Path]) -> None:
+    progress: list[StudyProgress] = []
 
-    again = run_studies(TINY, 1, told.append, store_in(found[1]))
+    again = run_studies(TINY, 1, progress.append, store_in(measured[1]))
 
-    assert told == []
-    assert page([study_of(one) for one in again], "x") == page([study_of(one) for one in found[0]], "x")
+    assert progress == []
+    assert page([study_of(one) for one in again], "x") == page([study_of(one) for one in measured[0]], "x")
 
 
-def test_results_of_two_scales_lie_beside_each_other(found: tuple[list[StudyResults], Path]) -> None:
+def test_results_of_two_scales_are_stored_next_to_each_other(measured: tuple[list[StudyResults], Path]) -> None:
     other = replace(TINY["fft"], seeds=7)
 
-    assert not find_results(store_in(found[1]), "fft", other, label("fft", other))[0].parts
+    assert not find_results(store_in(measured[1]), "fft", other, label("fft", other))[0].parts
     assert label("fft", fft.FULL) == "full"
     assert len({label("fft", scale) for scale in (other, TINY["fft"], fft.FULL, fft.QUICK)}) == 4
 
@@ -189,7 +189,7 @@ def change(path: Path, how: Callable[[dict[str, Any]], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "message"),
     [
         (lambda read: read["scale"].update(seeds=7), "another scale"),
         (lambda read: read.update(code="abc"), "measured by other code"),
@@ -197,35 +197,33 @@ def change(path: Path, how: Callable[[dict[str, Any]], None]) -> None:
     ],
     ids=["scale", "code", "kind"],
 )
-def test_results_of_something_else_are_not_taken_and_that_is_said(
-    found: tuple[list[StudyResults], Path], tmp_path: Path, what: Callable[[dict[str, Any]], None], said: str
+def test_results_of_something_else_are_not_used_and_that_is_reported(
+    measured: tuple[list[StudyResults], Path], tmp_path: Path, what: Callable[[dict[str, Any]], None], message: str
 ) -> None:
     name = f"oef-{label('oef', TINY['oef'])}.json"
-    (tmp_path / name).write_text((found[1] / name).read_text())
+    (tmp_path / name).write_text((measured[1] / name).read_text())
     change(tmp_path / name, what)
-    told: list[StudyProgress] = []
+    progress: list[StudyProgress] = []
     remarks: list[str] = []
 
-    run_studies({"oef": TINY["oef"]}, 1, told.append, store_in(tmp_path), remarks.append)
+    run_studies({"oef": TINY["oef"]}, 1, progress.append, store_in(tmp_path), remarks.append)
 
-    assert [one.done for one in told] == [1, 2, 3, 4]
+    assert [one.done for one in progress] == [1, 2, 3, 4]
     assert len(remarks) == 1
-    assert said in remarks[0]
+    assert message in remarks[0]
 
 
-def test_results_of_other_code_are_taken_where_that_is_asked_for(
-    found: tuple[list[StudyResults], Path], tmp_path: Path
-) -> None:
+def test_results_of_other_code_are_used_on_request(measured: tuple[list[StudyResults], Path], tmp_path: Path) -> None:
     name = f"oef-{label('oef', TINY['oef'])}.json"
-    (tmp_path / name).write_text((found[1] / name).read_text())
+    (tmp_path / name).write_text((measured[1] / name).read_text())
     change(tmp_path / name, lambda read: read.update(code="abcdef", version="0.0.7"))
-    told: list[StudyProgress] = []
+    progress: list[StudyProgress] = []
     remarks: list[str] = []
 
-    (one,) = run_studies({"oef": TINY["oef"]}, 1, told.append, store_in(tmp_path), remarks.append, older=True)
+    (one,) = run_studies({"oef": TINY["oef"]}, 1, progress.append, store_in(tmp_path), remarks.append, older=True)
 
-    assert told == []
-    assert "used all the same" in remarks[0]
+    assert progress == []
+    assert "used anyway" in remarks[0]
     assert "Measured by Fairlead 0.0.7, sources abcdef" in section(study_of(one))
 
 
@@ -238,7 +236,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 
 
 def test_parts_that_are_done_are_kept_when_a_study_stops_in_the_middle(
-    found: tuple[list[StudyResults], Path], tmp_path: Path
+    measured: tuple[list[StudyResults], Path], tmp_path: Path
 ) -> None:
     def stop(now: StudyProgress) -> None:
         if now.done == 2:
@@ -246,26 +244,26 @@ def test_parts_that_are_done_are_kept_when_a_study_stops_in_the_middle(
 
     with pytest.raises(KeyboardInterrupt):
         run_studies({"oef": TINY["oef"]}, 1, stop, store_in(tmp_path))
-    told: list[StudyProgress] = []
-    (one,) = run_studies({"oef": TINY["oef"]}, 1, told.append, store_in(tmp_path))
+    progress: list[StudyProgress] = []
+    (one,) = run_studies({"oef": TINY["oef"]}, 1, progress.append, store_in(tmp_path))
 
-    assert [now.done for now in told] == [3, 4]
-    assert told[0].left_s > 0
-    assert told[1].left_s == 0
-    whole = next(other for other in found[0] if other.name == "oef")
+    assert [now.done for now in progress] == [3, 4]
+    assert progress[0].left_s > 0
+    assert progress[1].left_s == 0
+    whole = next(other for other in measured[0] if other.name == "oef")
     assert list(one.parts) == list(whole.parts)
     assert one.parts["broken promises, RTX 3070/3080/3090"] == whole.parts["broken promises, RTX 3070/3080/3090"]
 
 
 def test_in_processes_the_numbers_are_the_same_and_a_failure_is_alone(
-    found: tuple[list[StudyResults], Path], tmp_path: Path
+    measured: tuple[list[StudyResults], Path], tmp_path: Path
 ) -> None:
     """There is nothing to tell of no seeds."""
     with pytest.raises(FairleadError, match="reproduce fft failed: trace 1, all 4 GPUs wide: IndexError"):
         run_studies({"oef": TINY["oef"], "fft": replace(TINY["fft"], seeds=0)}, 2, quiet, store_in(tmp_path))
 
     one, _ = find_results(store_in(tmp_path), "oef", TINY["oef"], label("oef", TINY["oef"]))
-    whole = next(other for other in found[0] if other.name == "oef")
+    whole = next(other for other in measured[0] if other.name == "oef")
     assert without_timings(one.parts) == without_timings(whole.parts)
 
 
@@ -311,17 +309,17 @@ def test_the_command_writes_the_page_and_one_study_still_gives_json(tiny_oef: An
     out = tmp_path / "page.md"
 
     written = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--out", str(out), "--jobs", "1"])
-    told = CliRunner().invoke(app, ["reproduce", "oef", "--quick", "-o", "json"])
+    progress = CliRunner().invoke(app, ["reproduce", "oef", "--quick", "-o", "json"])
 
     assert written.exit_code == 0, written.output
     assert "reproduce oef: 3 of 4 parts done (dynamic run), about " in written.stderr
     assert "reproduce oef: 4 of 4 parts done" in written.stderr
     assert written.stdout == ""
     assert "Written by `fairlead reproduce all --quick`." in out.read_text()
-    said = json.loads(told.stdout)
-    assert said["scale"] == asdict(tiny_oef)
-    assert said["claims"][0]["claims"][0]["ours"]
-    assert "dynamic run" in said["parts"]
+    message = json.loads(progress.stdout)
+    assert message["scale"] == asdict(tiny_oef)
+    assert message["claims"][0]["claims"][0]["ours"]
+    assert "dynamic run" in message["parts"]
 
 
 def test_all_gives_json_too_and_finds_its_results_again(tiny_oef: Any, tmp_path: Path) -> None:
@@ -352,8 +350,8 @@ def test_an_interrupted_command_says_where_it_goes_on(tmp_path: Path) -> None:
     with subprocess.Popen([*command, str(tmp_path)], stderr=subprocess.PIPE, text=True) as running:
         wait_for(lambda: (tmp_path / "oef-quick.json").exists() or running.poll() is not None, "the first part")
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=PATIENCE_S)
+        _, message = running.communicate(timeout=PATIENCE_S)
 
     assert running.returncode == 1
-    assert f"finished parts are kept in {tmp_path}" in said
+    assert f"finished parts are kept in {tmp_path}" in message
     assert json.loads((tmp_path / "oef-quick.json").read_text())["parts"]

@@ -1,1 +1,1 @@
-"""Whole runs and what is read from them."""
+"""Complete runs, and what is computed from them."""

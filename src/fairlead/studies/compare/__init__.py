@@ -1,1 +1,1 @@
-"""Many runs under the same rules: which, where, kept, and what comes of them."""
+"""Comparisons: many runs under the same rules, their records, and the result."""

@@ -1,4 +1,4 @@
-"""The answer of a comparison as a document: its tables, its runs, and everything that was the same for all policies."""
+"""The result of a comparison as a document: its tables, its runs, and everything that was the same for all policies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Metric:
     label: str
     path: tuple[str, ...]  # in a run's document
     unit: str  # s, ratio, part, GPUs, count or ms
-    better: str  # lower, higher; empty: neither, or a timing, which depends on the machine more than on the policy
+    better: str  # lower, higher; empty: neither, or a timing, which depends more on the machine than on the policy
     read: Callable[[RunRecord], float | None]
 
     def to_json(self) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A metric of a policy over seeds; all None where no run has it."""
+    """A metric of a policy over seeds; all None if no run has it."""
 
     mean: float | None = None
     sd: float | None = None
@@ -68,7 +68,7 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True)
 class TenantOutcome:
-    """What became of a tenant under a policy, as means over seeds."""
+    """The results of a tenant under a policy, as means over seeds."""
 
     policy: str
     load: float | None
@@ -97,7 +97,7 @@ class ComparedPolicy:
     level: str
     knows: tuple[str, ...]
     allowed_to_know: Mapping[str, str]  # in words
-    source: str  # `from` in the document: the registry, or what the user wrote
+    source: str  # `from` in the document: the registry, or the reference that the user typed
     parameters: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class ComparisonAnswer:
 
     @property
     def most_runs(self) -> int:
-        """Of any row: how many seeds there are to average over."""
+        """The largest number of seeds over which a row is averaged."""
         return max((row.runs for row in self.rows), default=0)
 
     def rows_at(self, load: float | None) -> list[PolicyRow]:

@@ -1,4 +1,4 @@
-"""One run of a comparison, as data: what is simulated, a key by content, and the record that comes out."""
+"""One run of a comparison as data: what is simulated, a key from its content, and the resulting record."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ MOST_STAYS = 60_000  # kept for the Gantt chart
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Everything that a worker needs; `setup` holds any policy, the one to run is `policy`."""
+    """Everything that a worker needs. The policy to run is `policy`; the one in `setup` is ignored."""
 
     policy: PolicyRef
     load: float | None  # None: the trace as it is
     seed: int
     setup: Setup
-    keep_stays: bool  # who held which GPUs when, for the Gantt chart
-    key: str  # the same key, the same record but for timings
+    keep_stays: bool  # keep which job held which GPUs when, for the Gantt chart
+    key: str  # cases with the same key have the same record except for timings
 
 
 def make_case(policy: PolicyRef, load: float | None, seed: int, setup: Setup, common: str, *, keep_stays: bool) -> Case:
-    """`common` is the setup's `common_digest`, which all policies share."""
+    """A case with its key. `common` is the setup's `common_digest`, which all policies share."""
     digest = hashlib.sha256("\n".join((KIND, code_digest(), _policy_digest(policy), common)).encode()).hexdigest()
-    return Case(policy, load, seed, replace(setup, policy=_NOBODY), keep_stays, digest[:32] + "s" * keep_stays)
+    return Case(policy, load, seed, replace(setup, policy=_NO_POLICY), keep_stays, digest[:32] + "s" * keep_stays)
 
 
 def run_case(case: Case) -> RunRecord:
-    """Simulate it. The same case has the same record but for its timings."""
+    """Simulate a case. The same case always has the same record except for its timings."""
     setup = replace(case.setup, policy=case.policy.load())
     line = Timeline(setup.cluster)
     result = simulate(setup, watch=line)
@@ -72,7 +72,7 @@ def run_case(case: Case) -> RunRecord:
 
 
 def find_record(store: Store, case: Case) -> RunRecord | None:
-    """None where there is none, or where the file is not one that was written whole."""
+    """The stored record of a case; None if there is none or the file is not valid."""
     try:
         value = json.loads(store.find(_name(case)) or "null")
         if value is None or value["fairlead"] != KIND or value["key"] != case.key:
@@ -91,7 +91,7 @@ def _name(case: Case) -> str:
 
 
 def changes_with_seed(world: World) -> bool:
-    """Whether anything in the world is drawn."""
+    """Whether anything in the world is drawn at random."""
     low, high = world.server_factor
     return low != high or world.mtbf_s > 0 or world.length_error > 0
 
@@ -115,7 +115,7 @@ def _stays(line: Timeline) -> StayColumns | None:
 
 
 def common_digest(setup: Setup) -> str:
-    """Of all that is not the policy. A world in which nothing is drawn is the same whatever its seed."""
+    """The digest of everything except the policy. If nothing in the world is random, it does not depend on the seed."""
     digest = hashlib.sha256()
     for job in setup.trace.jobs:
         digest.update(repr(job).encode())
@@ -142,4 +142,4 @@ def _cluster_parts(cluster: Cluster) -> list[Any]:
     return [cluster.types, cluster.gpu, cluster.nodes, *numbers]
 
 
-_NOBODY: Any = None  # a policy's function can often not be sent to another process; its reference can
+_NO_POLICY: Any = None  # a policy's function often cannot be sent to another process; its reference can

@@ -1,4 +1,4 @@
-"""Every policy on every workload under the same rules, and the comparison that comes of it."""
+"""Runs every policy on every workload under the same rules, and compares them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Executor = Callable[[Callable[[Case], RunRecord], Iterable[Case]], Iterator[Case
 
 @dataclass(frozen=True)
 class Request:
-    """`setup` holds what is the same for all runs; its trace and its seed are replaced for each."""
+    """What to compare. `setup` is the same for all runs except for its trace and its seed."""
 
     policies: Sequence[PolicyRef]
     seeds: Sequence[int]
@@ -50,17 +50,17 @@ class ComparisonPlan:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of it, and the set-up of its first run."""
+    """The result of a comparison, and the set-up of its first run."""
 
     answer: ComparisonAnswer
     setup: Setup
 
 
 def make_plan(request: Request) -> ComparisonPlan:
-    """Every run, once: a seed that changes nothing is not a further observation, so it is not run again."""
+    """The plan of all runs. A seed that changes nothing is not another observation, so it is not run again."""
     _check_names(request.policies)
     cases: list[Case] = []
-    seen: set[str] = set()
+    digests: set[str] = set()
     assumptions: dict[str, None] = {}
     idle: dict[int, None] = {}  # seeds that change nothing
     for load in request.loads:
@@ -69,17 +69,17 @@ def make_plan(request: Request) -> ComparisonPlan:
             if seed == request.seeds[0]:
                 assumptions.update(dict.fromkeys(notes))
             common = common_digest(setup)
-            if common in seen:
+            if common in digests:
                 idle[seed] = None
                 continue
-            seen.add(common)
+            digests.add(common)
             stays = load == request.loads[-1] and seed == request.seeds[0]
             cases += [make_case(policy, load, seed, setup, common, keep_stays=stays) for policy in request.policies]
     if len(request.seeds) > 1:
         assumptions[f"seeds {_range(request.seeds)}; the notes above are those of seed {request.seeds[0]}"] = None
     if idle:
         first = f"seed{'s' if len(idle) > 1 else ''} {_range(list(idle))} would repeat an earlier run"
-        assumptions[f"{first}, since nothing here is drawn at random: they are not counted"] = None
+        assumptions[f"{first}, because nothing here is drawn at random; they are not counted"] = None
     return ComparisonPlan(cases, list(assumptions))
 
 
@@ -89,7 +89,7 @@ def compare(
     store: Store | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> Comparison:
-    """`tell` is told how many runs are done and how many there are."""
+    """Run a comparison. `tell` receives the number of runs that are done and the number of all runs."""
     plan = make_plan(request)
     done: dict[str, CaseOutcome] = {}
     if store is not None:
@@ -108,7 +108,7 @@ def compare(
 
 
 def knows_of(policy: AnyPolicy, setup: Setup) -> dict[str, str]:
-    """What a policy was allowed to know, in words for the report."""
+    """What a policy may know, in words for the report."""
     learns = "no" if setup.sensing == "table" else f"learnt from running jobs ({setup.sensing})"
     hidden = {name for name in Knows if name not in policy.knows}
     lengths = "no" if Knows.LENGTHS in hidden else "yes, as declared" if setup.world.length_error else "yes"
@@ -187,12 +187,12 @@ def _setup(request: Request, load: float | None, seed: int) -> tuple[Setup, tupl
 
 
 def _check_names(policies: Sequence[PolicyRef]) -> None:
-    seen: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for ref in policies:
         name = ref.load().name
-        if name in seen:
-            raise InputError(f'two policies are called "{name}" ({seen[name]} and {ref.text}); rename one of them')
-        seen[name] = ref.text
+        if name in texts:
+            raise InputError(f'two policies are called "{name}" ({texts[name]} and {ref.text}); rename one of them')
+        texts[name] = ref.text
 
 
 def _range(numbers: Sequence[int]) -> str:

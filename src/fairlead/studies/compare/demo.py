@@ -1,4 +1,4 @@
-"""The built-in example: a mixed cluster, a workload, the four systems and five baselines, compared."""
+"""The built-in example: a comparison of the four systems and five baselines on a mixed cluster."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ POLICIES = ("oef-coop", "fft", "hops", "hare-online", "gavel", "sia", "themis", 
 def demo_request(seed: int = 0, jobs: int = JOBS) -> Request:
     profile, cluster = load_default_profile(), parse_short_form(CLUSTER)
     more = {"widths": WIDTHS, "tenants": TENANTS, "durations": "gavel"}
-    nobody: Any = None  # each run has its own policy
+    no_policy: Any = None  # each run has its own policy
     return Request(
         policies=[refer(name) for name in POLICIES],
         seeds=[seed],
         loads=[None],
         workload=from_generator(profile, cluster, jobs, Generated(LOAD, more)),
-        setup=Setup(cluster, Trace((), "", ""), profile, nobody),
+        setup=Setup(cluster, Trace((), "", ""), profile, no_policy),
     )

@@ -1,4 +1,4 @@
-"""The record of one finished run of a comparison: a document that is stored, and read again instead of a second run."""
+"""The record of one finished run of a comparison: a document that is stored, and read instead of running again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fairlead.studies.runs.summary import Statistics, Summary, summary_from_json
 from fairlead.studies.runs.timeline import Series, series_from_json
 
 KIND = "compare-run/1"
-_BESIDE_SUMMARY = ("fragmented_gpus", "rounds", "decisions")  # the document has them inside it
+_BESIDE_SUMMARY = ("fragmented_gpus", "rounds", "decisions")  # inside the summary of the document
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class RunRecord:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every job finished. Means are over finished jobs: a policy that never runs some looks fast."""
+        """Whether every job finished. Means are over finished jobs, so a policy that never runs some jobs looks fast."""
         return self.summary.jobs_finished >= self.summary.jobs_total
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class RunRecord:
         }
 
     def numbers_json(self) -> dict[str, Any]:
-        """Without the columns that only charts need: this much is part of a comparison's answer."""
+        """The document without the columns that only charts need; this is part of a comparison's result."""
         beside = {name: getattr(self, name) for name in _BESIDE_SUMMARY}
         return {
             "policy": self.policy,
@@ -77,7 +77,7 @@ class RunRecord:
 
 
 def record_from_json(value: Mapping[str, Any]) -> RunRecord:
-    """A document that lacks something, or has too much, raises KeyError or TypeError."""
+    """The record of a document; raises KeyError or TypeError if something is missing or unknown."""
     summary = dict(value["summary"])
     beside = {name: summary.pop(name) for name in _BESIDE_SUMMARY}
     return RunRecord(

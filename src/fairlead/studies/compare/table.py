@@ -1,4 +1,4 @@
-"""The headline table: means and spreads over seeds, and who is best where that is more than luck."""
+"""The headline table: means and spreads over seeds, and the best policy if the difference is significant."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def rows_of(
     records: Sequence[RunRecord],
     failures: Sequence[FailedRun],
 ) -> list[PolicyRow]:
-    """One row per load and policy, in the order in which they were asked for."""
+    """One row per load and policy, in the order of the request."""
     rows = []
     for load in loads:
         runs = {p: {r.seed: r for r in records if r.policy == p and r.load == load} for p in policies}
@@ -105,7 +105,7 @@ def rows_of(
 
 
 def _best_of_whole(runs: Mapping[str, Mapping[int, RunRecord]], metric: Metric) -> tuple[str, float] | None:
-    """`best_of`, where a run that left jobs unfinished counts as failed, and a policy with such a run is never best."""
+    """`best_of`; a run that left jobs unfinished counts as failed, and a policy with such a run is never best."""
     values = {
         policy: {seed: value_of(run, metric) if run.is_whole else None for seed, run in mine.items()}
         for policy, mine in runs.items()
@@ -115,12 +115,13 @@ def _best_of_whole(runs: Mapping[str, Mapping[int, RunRecord]], metric: Metric) 
 
 
 def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[str, float] | None:
-    """(policy, p) of the one that beats each other one, seed by seed; None where that could be luck.
+    """(policy, p) of the policy that beats every other one, seed by seed; None if that could be chance.
 
-    Only seeds that all of them finished count, and who failed at a seed that another finished is never best: it may have
-    failed where the work was heavy. The best has the best mean there, and against every other policy the paired sign-flip
-    test on distinct pairs of outcomes must say p < ALPHA; p is the largest of them. "Better than all" is false as soon as one of its parts is, so
-    the parts need no correction for their number. A policy that finished no seed is not ranked.
+    Only seeds that all policies finished count, and a policy that failed at a seed that another finished is never best: it
+    may have failed where the work was heavy. The best policy has the best mean, and against every other policy the paired
+    sign-flip test on distinct pairs of outcomes must yield p < ALPHA; p is the largest of these. "Better than all" is
+    false if one of its parts is false, so the parts need no correction for multiple tests. A policy that finished no seed
+    is not ranked.
     """
     sign = 1.0 if better == "lower" else -1.0
     known = {p: {s: v for s, v in column.items() if v is not None} for p, column in values.items()}
@@ -129,7 +130,7 @@ def best_of(values: dict[str, dict[int, float | None]], better: str) -> tuple[st
     if len(ranked) < 2 or not seeds:
         return None
     table = {p: np.array([sign * known[p][s] for s in seeds]) for p in ranked}
-    first = min(ranked, key=lambda p: float(table[p].mean()))  # of equals the first, which then beats nobody
+    first = min(ranked, key=lambda p: float(table[p].mean()))  # the first of equals, which then beats no other
     if any(known[p].keys() - known[first].keys() for p in ranked):
         return None
     differences = [(table[first] - table[p])[distinct_pairs(table[first], table[p])] for p in ranked if p != first]
@@ -167,7 +168,7 @@ def _tenant_row(policy: str, load: float | None, tenant: str, mine: Sequence[Ten
 
 
 def by_tenant(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], dict[tuple[str, str], TenantOutcome]]:
-    """Tenants of a load, those with the most GPU-hours first, and the rows of `tenants` by (tenant, policy)."""
+    """Tenants of a load, the largest GPU-hours first, and the rows of `tenants` by (tenant, policy)."""
     rows = [row for row in answer.tenants if row.load == load]
     hours: dict[str, float] = {}
     for row in rows:
@@ -177,7 +178,7 @@ def by_tenant(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], 
 
 
 def write_csv(answer: ComparisonAnswer, path: str) -> str:
-    """One line per run, failed ones with their reason; tenants beside it, in the file whose name is returned."""
+    """Write one line per run, with the reason for failed ones, and a second file for tenants, whose name is returned."""
     counts = ("jobs_finished", "jobs_total")
     with create_text(path) as file:
         file.write(f"# fairlead: {CSV_KIND}\n")
@@ -212,7 +213,9 @@ def _cell(values: Iterable[float | None], policy: str, best: tuple[str, float] |
     if not len(known):
         return Cell()
     low, high = float(known.min()), float(known.max())
-    mean = min(max(float(known.mean()), low), high)  # the mean of equal values can round to beside them
+    mean = min(
+        max(float(known.mean()), low), high
+    )  # because of rounding, the mean of equal values can differ from them
     sd = float(known.std(ddof=1)) if len(known) > 1 else None
     sd = 0.0 if sd is not None and sd < SAME * abs(mean) else sd
     mine = best is not None and best[0] == policy

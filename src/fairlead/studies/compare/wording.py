@@ -13,7 +13,7 @@ NOT_RANKED = (
 
 
 def title_of(answer: ComparisonAnswer, load: float | None = None) -> str:
-    """What was compared on what: `week12: 1,200 jobs of 4 tenants on 8 a100, 16 v100, load 0.8`."""
+    """The title of a comparison: `week12: 1,200 jobs of 4 tenants on 8 a100, 16 v100, load 0.8`."""
     work = answer.workload
     at = "" if load is None else f", load {load:g}"
     tenants = f"{work.tenants:,} tenant{'s' if work.tenants != 1 else ''}"
@@ -25,7 +25,7 @@ def gpus_of(answer: ComparisonAnswer) -> str:
 
 
 def why_no_best(answer: ComparisonAnswer) -> str:
-    """Why a best can be marked in no column; empty where it can."""
+    """Why no best policy can be marked in any column; empty if it can."""
     fewest, asked = fewest_pairs(), len(answer.seeds)
     finished = max(row.runs for row in answer.rows)
     drawn = max(row.runs + len(row.failed) for row in answer.rows)
@@ -34,14 +34,14 @@ def why_no_best(answer: ComparisonAnswer) -> str:
     if not finished:
         return "no best is marked: every run failed"
     if drawn < asked:
-        one = f"the seed changes nothing in this workload, so that {asked} seeds are one run"
-        some = f"some seeds change nothing in this workload, so that {asked} seeds are {drawn} runs"
+        one = f"the seed changes nothing in this workload, so {asked} seeds are one run"
+        some = f"some seeds change nothing in this workload, so {asked} seeds are {drawn} runs"
         return f"no best is marked: {one if drawn == 1 else some}; {fewest} that differ can show a difference"
     return f"no best is marked: {finished} seed{'s' if finished > 1 else ''} cannot show a difference, {fewest} can"
 
 
 def unfinished_of(row: PolicyRow) -> str:
-    """`3 of 60 jobs never finished`, over all runs of a row; empty where all did."""
+    """`3 of 60 jobs never finished`, over all runs of a row; empty if all did."""
     left = row.jobs_total - row.jobs_finished
     return f"{left:,} of {row.jobs_total:,} jobs never finished" if left else ""
 

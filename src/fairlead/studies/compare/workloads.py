@@ -23,14 +23,14 @@ LOAD = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What `--generate` says, on top of the defaults of `fairlead trace generate`."""
+    """The options of `--generate`, on top of the defaults of `fairlead trace generate`."""
 
-    load: float | None = None  # None: LOAD, unless the comparison says which
+    load: float | None = None  # None: LOAD, unless the comparison sets it
     more: dict[str, Any] = field(default_factory=dict)
 
 
 def from_file(path: str, profile: Profile, cluster: Cluster, jobs: int | None, options: dict[str, Any]) -> Workload:
-    """The first `jobs` of a trace in any known format; for a load, its arrivals are drawn together or apart."""
+    """The first `jobs` of a trace in any known format; for a load, its arrival times are scaled."""
 
     @cache
     def read(seed: int) -> Trace:
@@ -50,17 +50,17 @@ def from_file(path: str, profile: Profile, cluster: Cluster, jobs: int | None, o
 def from_generator(profile: Profile, cluster: Cluster, jobs: int | None, spec: Generated) -> Workload:
     def build(load: float | None, seed: int) -> Trace:
         count = GENERATE_JOBS if jobs is None else jobs
-        chosen = next(wanted for wanted in (load, spec.load, LOAD) if wanted is not None)
+        chosen = next(value for value in (load, spec.load, LOAD) if value is not None)
         trace = generate(cluster, profile, jobs=count, load=chosen, seed=seed, **spec.more)
         if load is None or spec.load is None:
             return trace
-        return replace(trace, notes=(*trace.notes, f"--loads goes before load={spec.load:g} of --generate"))
+        return replace(trace, notes=(*trace.notes, f"--loads overrides load={spec.load:g} of --generate"))
 
     return build
 
 
 def at_load(trace: Trace, profile: Profile, cluster: Cluster, load: float) -> Trace:
-    """The same jobs, their arrivals stretched or squeezed so that they offer `load`."""
+    """The same jobs with arrival times scaled so that they offer `load`."""
     own = trace_stats(trace, profile, cluster).load
     if not own:
         raise InputError(f"{trace.name}: its arrivals span no time, so it has no load to change; leave --loads out")

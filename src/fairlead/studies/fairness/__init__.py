@@ -1,1 +1,1 @@
-"""How fair a division on paper is, and how fair a run was."""
+"""The fairness of a theoretical division, and of a run."""

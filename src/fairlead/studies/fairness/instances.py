@@ -1,4 +1,4 @@
-"""A division of GPUs between tenants on paper: read an instance, divide it by a rule, audit the outcome."""
+"""A theoretical division of GPUs between tenants: read an instance, divide it by a rule, audit the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fairlead.policies.gavel import divide_max_min
 from fairlead.policies.oef import Split, cooperative, non_cooperative
 from fairlead.policies.tenants import split_weights
 
-MOST = 1e12  # a larger number of GPUs, weight or speedup is taken for a slip
+MOST = 1e12  # a larger number of GPUs, weight or speedup is assumed to be a mistake
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def find_division(name: str) -> Callable[[FloatArray, FloatArray, FloatArray], S
 
 
 def divide(instance: TenantInstance, policy: str) -> dict[str, Any]:
-    """The answer of `fairlead allocate`, ready for JSON; it carries the instance, so that it can be audited alone."""
+    """The result of `fairlead allocate` as JSON values; it includes the instance, so that it can be audited by itself."""
     rule = find_division(policy)
     started_s = time.process_time()
     split = rule(instance.speedup, instance.capacity, instance.weight)
@@ -97,25 +97,25 @@ def audit_shares(instance: TenantInstance, shares: FloatArray) -> dict[str, Any]
     return audit_json(instance, audit(instance.speedup, shares, instance.capacity, instance.weight))
 
 
-def audit_json(instance: TenantInstance, found: Audit) -> dict[str, Any]:
+def audit_json(instance: TenantInstance, result: Audit) -> dict[str, Any]:
     names = instance.names
     return {
-        "max_envy": found.max_envy,
-        "envious": None if found.envious is None else [names[l] for l in found.envious],
-        "min_sharing_incentive": found.min_sharing_incentive,
-        "worst_off": None if found.worst_off is None else names[found.worst_off],
-        "pareto_gap": found.pareto_gap,
+        "max_envy": result.max_envy,
+        "envious": None if result.envious is None else [names[l] for l in result.envious],
+        "min_sharing_incentive": result.min_sharing_incentive,
+        "worst_off": None if result.worst_off is None else names[result.worst_off],
+        "pareto_gap": result.pareto_gap,
     }
 
 
 def audit_lies(instance: TenantInstance, policy: str, seed: int = 0) -> dict[str, Any]:
-    """The most that one virtual user could gain by each kind of lie, and who."""
+    """The largest gain of a virtual user by each kind of lie, and the user's name."""
     rule = find_division(policy)
 
     def allocate(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray:
         return rule(speedup, capacity, weight).shares
 
-    found: dict[str, Any] = {}
+    by_direction: dict[str, Any] = {}
     for direction in ("exaggerate", "under-report"):
         gains: list[tuple[float, str]] = []
         for user, name in enumerate(instance.names):
@@ -131,9 +131,9 @@ def audit_lies(instance: TenantInstance, policy: str, seed: int = 0) -> dict[str
                 tries=10,
             )
             gains.append((math.inf if lie.gain is None else lie.gain, name))
-        best, who = max(gains, key=lambda pair: pair[0])
-        found[direction] = {"gain": _or_none(best), "tenant": who if best > 0 else None}
-    return found
+        best, liar = max(gains, key=lambda pair: pair[0])
+        by_direction[direction] = {"gain": _or_none(best), "tenant": liar if best > 0 else None}
+    return by_direction
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -165,11 +165,11 @@ def parse_instance(value: dict[str, Any], path: str) -> TenantInstance:
 def parse_shares(value: dict[str, Any], instance: TenantInstance, path: str) -> FloatArray:
     """l,t  from an allocation file."""
     shares = np.zeros(instance.speedup.shape)
-    found = value.get("virtual_shares") or value.get("shares")
-    if not isinstance(found, dict):
+    rows = value.get("virtual_shares") or value.get("shares")
+    if not isinstance(rows, dict):
         raise InputError('no "shares"; wanted the output of fairlead allocate -o json', path=path)
     for l, name in enumerate(instance.names):
-        row = found.get(name)
+        row = rows.get(name)
         if not isinstance(row, dict):
             raise InputError(f'no shares of "{name}"; wanted GPUs by type', path=path)
         for t, gpu in enumerate(instance.types):
@@ -178,7 +178,7 @@ def parse_shares(value: dict[str, Any], instance: TenantInstance, path: str) -> 
     if over.size:
         gpu = instance.types[over[0]]
         raise InputError(
-            f"{shares[:, over[0]].sum():g} GPUs of {gpu} are given away, there are {instance.capacity[over[0]]:g}",
+            f"{shares[:, over[0]].sum():g} GPUs of {gpu} are assigned, but there are {instance.capacity[over[0]]:g}",
             path=path,
         )
     return shares
@@ -232,13 +232,13 @@ def _kinds(tenant: dict[str, Any], name: str) -> list[tuple[str, Any]]:
     return [(f"{name}/{job['name']}", job.get("speedups")) for job in jobs]
 
 
-def _speedups(found: Any, types: tuple[str, ...], label: str) -> list[float]:
-    if not isinstance(found, dict):
+def _speedups(by_type: Any, types: tuple[str, ...], label: str) -> list[float]:
+    if not isinstance(by_type, dict):
         raise InputError(f'"{label}" has no speedups; wanted a number by GPU type')
-    for gpu in found:
+    for gpu in by_type:
         if gpu not in types:
             raise InputError(f'"{label}": GPU type "{gpu}" is not in gpus; {did_you_mean(gpu, types)}')
-    row = [_number(found.get(gpu, 0.0), f'speedup of "{label}" on {gpu}', zero=True) for gpu in types]
+    row = [_number(by_type.get(gpu, 0.0), f'speedup of "{label}" on {gpu}', zero=True) for gpu in types]
     if not any(row):
         raise InputError(f'"{label}" can use no GPU type: all its speedups are 0')
     return row
@@ -271,7 +271,7 @@ def _sums(instance: TenantInstance, values: FloatArray) -> dict[str, float]:
 
 
 def _instance_json(instance: TenantInstance) -> dict[str, Any]:
-    """As it could have been given: one entry per tenant, with jobs where it has several kinds."""
+    """The instance as an input file: one entry per tenant, with jobs if it has several kinds."""
     tenants: list[dict[str, Any]] = []
     for u, name in enumerate(instance.tenants):
         users = np.flatnonzero(instance.tenant_of == u).tolist()

@@ -1,4 +1,4 @@
-"""How fair a run was over time, read from its journal."""
+"""The fairness of a run over time, read from its journal."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class AuditedTenant:
 
 @dataclass(frozen=True, slots=True)
 class RunAudit:
-    """How fair a run was, averaged over time; docs/metrics.md defines the numbers."""
+    """The fairness of a run, averaged over time; docs/metrics.md defines the numbers."""
 
-    max_envy: float | None  # None where it has no bound: the envious tenant held nothing
-    envious: list[str] | None  # who envies whom most
+    max_envy: float | None  # None if it is unbounded because the envious tenant held nothing
+    envious: list[str] | None  # the most envious tenant, and the tenant that it envies
     min_sharing_incentive: float | None
     mean_sharing_incentive: float | None
     worst_off: str | None
@@ -46,10 +46,10 @@ class RunAudit:
 
 @dataclass(slots=True)
 class _Ledger:
-    """Integrals over time by tenant, of the time in which it wanted more."""
+    """Integrals by tenant over the time in which it could have used more."""
 
     wanted_s: FloatArray  # u
-    own: FloatArray  # u,v  value per weight of what u held while v was there too
+    own: FloatArray  # u,v  value per weight of what u held while v was active too
     others: FloatArray  # u,v  value to u, per weight, of what v held
     alone: FloatArray  # u  value of u's private slice, per weight
     held: FloatArray  # u,t  GPU-seconds over the whole run
@@ -58,11 +58,11 @@ class _Ledger:
 def audit_journal(path: Path) -> RunAudit:
     """Envy and sharing incentive of a run, averaged over time.
 
-    A tenant u is looked at while one of its jobs waits although a decision has seen it: only then could u use more. In
-    that time, per unit of weight, what u held is compared with what every other active tenant v held, and with its
-    private slice of the cluster, w_u / sum(w). GPUs are valued by the jobs that hold them, in units of the slowest type
-    that they can use; GPUs of others by the mean speedups of u's active jobs. Where single tasks are decided, a job waits
-    that is not served at least `ALWAYS` of a round.
+    Tenant u counts while one of its jobs waits after a decision that could have started it, because only then could u use
+    more. During that time, what u held per unit of weight is compared with what every other active tenant v held, and
+    with its private slice of the cluster, w_u / sum(w). GPUs are valued by the jobs that hold them, in units of the
+    slowest type that they can use; GPUs of others by the mean speedups of u's active jobs. In runs of single tasks, a job
+    waits if it is served for less than `ALWAYS` of a round.
     """
     reader = JournalReader(path)
     with consistent(path):
@@ -70,7 +70,7 @@ def audit_journal(path: Path) -> RunAudit:
 
 
 def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> RunAudit:
-    """The same of records from anywhere; they are read twice."""
+    """The same for records from any source; they are read twice."""
     names = _tenants(header, records())
     u, t = len(names), len(header.cluster.types)
     ledger = _Ledger(np.zeros(u), np.zeros((u, u)), np.zeros((u, u)), np.zeros(u), np.zeros((u, t)))
@@ -88,7 +88,7 @@ def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> Ru
 
 
 def _tenants(header: Header, records: Iterable[Record]) -> list[str]:
-    """In the order in which the state numbers them."""
+    """Tenants in the order of their numbers in the state."""
     names: dict[str, None] = dict.fromkeys(open_state(header).tenants)
     for record in records:
         if isinstance(record, Arrived):
@@ -99,7 +99,7 @@ def _tenants(header: Header, records: Iterable[Record]) -> list[str]:
 
 
 def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> None:
-    active, _ = state.schedulable()  # a job for which there is no hardware wants none of what there is
+    active, _ = state.schedulable()  # a job without usable hardware could not use more
     tenant = state.tenant[active]  # j
     W = normalise(state.best_rate[active] / state.width[active, None])  # j,t
     running = state.held_gpus[active] > 0
@@ -119,7 +119,7 @@ def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> Non
     ledger.held += seconds * held
     if not wants.size:
         return
-    weight = np.ones(len(own))  # u  of tenants that have not been seen yet it does not matter
+    weight = np.ones(len(own))  # u  the weights of tenants that have not appeared yet do not matter
     weight[: len(state.tenant_weight)] = state.tenant_weight
     jobs = np.bincount(tenant, minlength=len(weight))
     mean = np.zeros((len(weight), W.shape[1]))  # u,t  speedups
@@ -133,9 +133,9 @@ def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> Non
 
 
 def _verdict(ledger: _Ledger, names: list[str], types: list[str]) -> RunAudit:
-    wanted = np.flatnonzero(ledger.alone > 0)
-    own = ledger.own.diagonal()[wanted]
-    incentive = own / ledger.alone[wanted]
+    compared = np.flatnonzero(ledger.alone > 0)
+    own = ledger.own.diagonal()[compared]
+    incentive = own / ledger.alone[compared]
     envy = np.divide(ledger.others, ledger.own, out=np.ones_like(ledger.own), where=ledger.own > 0) - 1.0
     envy[(ledger.own <= 0) & (ledger.others > 0)] = math.inf
     np.fill_diagonal(envy, 0.0)
@@ -144,9 +144,9 @@ def _verdict(ledger: _Ledger, names: list[str], types: list[str]) -> RunAudit:
     return RunAudit(
         max_envy=most if math.isfinite(most) else None,
         envious=[names[u], names[v]] if most > 0 else None,
-        min_sharing_incentive=float(incentive.min()) if len(wanted) else None,
-        mean_sharing_incentive=float(incentive.mean()) if len(wanted) else None,
-        worst_off=names[int(wanted[incentive.argmin()])] if len(wanted) else None,
+        min_sharing_incentive=float(incentive.min()) if len(compared) else None,
+        mean_sharing_incentive=float(incentive.mean()) if len(compared) else None,
+        worst_off=names[int(compared[incentive.argmin()])] if len(compared) else None,
         tenants={
             name: AuditedTenant(
                 wanted_more_h=float(ledger.wanted_s[u] / 3600),

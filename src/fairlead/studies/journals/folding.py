@@ -49,9 +49,9 @@ def state_at(path: Path, time_s: float | None = None) -> State:
 
 
 def carried_at(path: Path, policy: Policy, time_s: float | None = None) -> tuple[State, Policy, Carried]:
-    """`state_at`, the policy that decides there, and what it remembers: all decisions are taken again.
+    """`state_at`, the policy that decides there, and its memory, for which all decisions are made again.
 
-    `policy` is the one of the header, given because a policy of somebody's own cannot be found by its name.
+    `policy` is the one in the header; it is a parameter because a user's own policy cannot be looked up by its name.
     """
     header = JournalReader(path).header()
     state = open_state(header)
@@ -73,7 +73,7 @@ def _pass_to(state: State, time_s: float | None, path: Path) -> None:
 
 @contextmanager
 def consistent(path: Path) -> Iterator[None]:
-    """A journal whose records contradict each other is a bad file, not a bug."""
+    """Report a journal whose records contradict each other as a bad file, not as a bug."""
     try:
         yield
     except BrokenInvariantError as error:

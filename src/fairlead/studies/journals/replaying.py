@@ -1,4 +1,4 @@
-"""The decisions of a journal taken again, with the same or another policy."""
+"""The decisions of a journal made again, with the same or another policy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from fairlead.sim.truth import Truth, World
 from fairlead.studies.journals.folding import consistent, open_state, policy_of, settings_of
 from fairlead.studies.journals.worlds import world_of
 
-SAME = 1e-6  # of what is held
+SAME = 1e-6  # relative, for the GPUs held
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """How a journal's decisions compare with those that a policy takes now from the same events."""
+    """How a journal's decisions compare with those that a policy makes now from the same events."""
 
     decisions: int
     same: int
@@ -36,7 +36,7 @@ class Replayed:
 
 
 def replay_journal(path: Path, policy: AnyPolicy | None = None) -> Replayed:
-    """Decide again; without a policy with the one of the journal, which must then say the same throughout."""
+    """Decide again; by default with the journal's own policy, whose decisions must then all be the same."""
     reader = JournalReader(path)
     header = reader.header()
     chosen, settings = policy or policy_of(header), settings_of(header)
@@ -68,12 +68,12 @@ def _replay_rounds(reader: JournalReader, policy: Policy, settings: Settings, *,
 
 
 def _replay_tasks(reader: JournalReader, policy: TaskPolicy, settings: Settings) -> Replayed:
-    """Run all tasks again; what jobs are told to hold in each round of the clock is compared one by one."""
+    """Run all tasks again and compare what each job holds in each round."""
     header, records = reader.header(), list(reader.records())
     state = open_state(header)
     specs = [record.spec for record in records if isinstance(record, Arrived)]
     for record in records:
-        if isinstance(record, Finished):  # the true length shows in the end
+        if isinstance(record, Finished):  # only the end of a job shows its true length
             for j, samples in zip(record.jobs.tolist(), record.samples.tolist(), strict=True):
                 steps = samples / state.estimator.samples_per_step(specs[j].model, specs[j].gpus)
                 specs[j] = replace(specs[j], steps=steps)
@@ -92,7 +92,7 @@ def _replay_tasks(reader: JournalReader, policy: TaskPolicy, settings: Settings)
 
 
 class _Served:
-    """Keeps what is told of single tasks."""
+    """Keeps the records of service by single tasks."""
 
     def __init__(self) -> None:
         self.events: list[Served] = []
@@ -102,7 +102,7 @@ class _Served:
             self.events.append(event)
 
     def decision(self, decision: Decision) -> None:
-        raise BrokenInvariantError(f"a round was decided at {decision.time_s} s where there are none")
+        raise BrokenInvariantError(f"a round was decided at {decision.time_s} s in a run without rounds")
 
 
 def _same_service(one: Served, other: Served | None) -> bool:

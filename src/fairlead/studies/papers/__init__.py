@@ -1,1 +1,1 @@
-"""The papers' experiments run again, and their numbers beside ours."""
+"""The papers' experiments, reproduced, with the papers' numbers next to ours."""

@@ -1,25 +1,28 @@
-"""What a study found, beside what its paper says: the one shape that terminal tables, JSON and the page are drawn from."""
+"""A study's measurements next to its paper's claims: the data behind terminal tables, JSON and the page."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from textwrap import fill
 from typing import Any
 
 from fairlead.studies.papers.spread import SeedSpread
 from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
+COLUMNS = 120  # of a line of the page, except in tables
+
 
 @dataclass(frozen=True)
 class Claim:
-    """One line: what is claimed, the paper's number, ours in every column of the table, and why they differ."""
+    """One row: the claim, the paper's number, ours in every column of the table, and why they differ."""
 
     claim: str
-    paper: str  # empty where the paper is silent
+    paper: str  # empty if the paper states no number
     ours: tuple[str, ...]
-    why: str = ""  # empty where they agree or there is nothing to compare
-    verdict: Verdict | None = None  # None where the paper is silent
+    why: str = ""  # empty if they agree or there is nothing to compare
+    verdict: Verdict | None = None  # None if the paper states no number
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "verdict": "" if self.verdict is None else str(self.verdict)}
@@ -43,12 +46,12 @@ class Table:
 
     @property
     def rows(self) -> list[list[str]]:
-        """Under `head`; a paper that says nothing about the whole table gets no column."""
+        """The cells under `head`; there is no column for a paper that states nothing in the whole table."""
         return [self._row(claim) for claim in self.claims]
 
     @property
     def sentences(self) -> dict[str, list[str]]:
-        """Why ours differs, and the claims that it is said of."""
+        """The reasons why ours differ, each with its claims."""
         claims_of: dict[str, list[str]] = {}
         for claim in self.claims:
             if claim.why:
@@ -79,13 +82,13 @@ class Study:
     name: str  # as in `fairlead reproduce NAME`
     paper: str
     quick: bool
-    world: str  # what was run, and what of it is ours because the paper is silent
-    reading: str  # how to read the numbers, in short
+    world: str  # what was run, and which values are ours because the paper does not state them
+    reading: str  # how to read the numbers, briefly
     tables: tuple[Table, ...]
     remarks: tuple[str, ...] = ()  # paragraphs whose numbers are from earlier full runs
     findings: tuple[str, ...] = ()  # paragraphs whose numbers are from this run
-    limits: tuple[str, ...] = ()  # what of the paper is not here, and why
-    made: str = ""  # by which code, and what it cost
+    limits: tuple[str, ...] = ()  # what is missing from the paper, and why
+    made: str = ""  # the code that measured it, and the time that it took
 
     @property
     def command(self) -> str:
@@ -93,7 +96,7 @@ class Study:
 
     @property
     def verdict(self) -> str:
-        """How many claims came out how, and those that were missed by name; empty where nothing was judged."""
+        """The number of claims for each verdict, and the names of missed claims; empty if nothing was judged."""
         judged = [
             (claim, claim.verdict) for table in self.tables for claim in table.claims if claim.verdict is not None
         ]
@@ -106,26 +109,27 @@ class Study:
 
 
 PREFACE = """\
-# The papers' numbers again
+# The papers' numbers, reproduced
 
-Written by `{command}`. The command and the seeds stand at each table; numbers are means over seeds, with the least and the
-most in brackets.
+Written by `{command}`. Each table states its command and its seeds; numbers are means over seeds, with the smallest and the
+largest in brackets.
 
-Each line that has a number in its paper is judged by one rule. *Reached*: on average over seeds ours is at least the paper's, in
-every column; *more*: in every column the gain is larger by a quarter; *in part*: reached in some columns; *less*: a gain, but below the
-paper's; *missed*: no gain on average in some column, or a limit that is exceeded; *not on every seed*: on a single seed there is no gain.
-"Up to" is held against the best seed. A limit *holds*; a number that describes a baseline is *alike* or *differs*; one beside a theorem is
-*measured*. Sentences below a table are printed only where its numbers ask for them, and take their numbers from it."""
-QUICK_REMARKS = "These remarks are about the full run (`fairlead reproduce {name}`); their numbers are not from the quick one above."
+Each row with a number in its paper is judged by one rule. *Reached*: on average over seeds, ours is at least the paper's in
+every column; *more*: in every column the gain is larger by a quarter; *in part*: reached in some columns; *less*: a gain,
+but below the paper's; *missed*: no gain on average in some column, or a limit that is exceeded; *not on every seed*: at
+least one seed has no gain. "Up to" is compared with the best seed. A limit *holds*; a number that describes a baseline is
+*alike* or *differs*; a number for a theorem is *measured*. Sentences below a table appear only if its numbers call for them,
+and take their numbers from the table."""
+QUICK_REMARKS = "These remarks are about the full run (`fairlead reproduce {name}`); their numbers are not from the quick run above."
 
 
 def page(studies: Sequence[Study], command: str) -> str:
-    """Markdown: every study with its tables, the sentences of the claims that differ, and its remarks."""
-    return "\n\n".join([PREFACE.format(command=command), *(section(study) for study in studies)]) + "\n"
+    """The page in Markdown: every study with its tables, the reasons for differences, and its remarks."""
+    return "\n\n".join([_filled(PREFACE.format(command=command)), *(section(study) for study in studies)]) + "\n"
 
 
 def section(study: Study) -> str:
-    """The part of the page that is about one paper."""
+    """The section of the page about one paper."""
     blocks = [f"## {study.paper}", study.world, study.reading, study.verdict, study.made]
     for table in study.tables:
         blocks += [f"### {table.title}", f"`{study.command}`, {table.seeds}.", _markdown(table)]
@@ -136,8 +140,23 @@ def section(study: Study) -> str:
     if study.remarks:
         blocks += ["### Remarks", QUICK_REMARKS.format(name=study.name) if study.quick else "", *study.remarks]
     if study.limits:
-        blocks += ["### Not here, and why", *study.limits]
-    return "\n\n".join(block for block in blocks if block)
+        blocks += ["### What is missing, and why", *study.limits]
+    return _filled("\n\n".join(block for block in blocks if block))
+
+
+def _filled(text: str) -> str:
+    """Markdown with its paragraphs and list items filled to `COLUMNS`; headings and tables stay as they are."""
+    return "\n\n".join(_filled_block(block) for block in text.split("\n\n"))
+
+
+def _filled_block(block: str) -> str:
+    if block.startswith(("#", "|")):
+        return block
+    items = block.split("\n") if block.startswith("- ") else [block]
+    indent = "  " if block.startswith("- ") else ""
+    return "\n".join(
+        fill(item, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) for item in items
+    )
 
 
 def _missed(claim: Claim, verdict: Verdict) -> str:
@@ -150,7 +169,7 @@ def _markdown(table: Table) -> str:
 
 
 def number(values: SeedSpread, digits: int = 2, unit: str = "") -> str:
-    """The mean with its unit, then the least and the most."""
+    """The mean with its unit, then the smallest and the largest."""
     mean, low, high = (_plain(value, digits) for value in (values.mean, values.low, values.high))
     return f"{mean}{unit} ({low}..{high})"
 
@@ -162,7 +181,7 @@ def percent(values: SeedSpread, digits: int = 1, *, signed: bool = True) -> str:
 
 
 def _plain(value: float, digits: int, sign: str = "") -> str:
-    """No zero below zero."""
+    """A number without a negative zero."""
     return f"{round(value, digits) + 0.0:{sign}.{digits}f}"
 
 

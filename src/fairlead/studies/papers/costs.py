@@ -1,4 +1,4 @@
-"""About how many CPU seconds each part of a study takes, for the time left. Measured once; only the proportions count."""
+"""Approximate CPU seconds of each part of a study, for estimates of the remaining time. Only the proportions count."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from fairlead.studies.papers.fft import experiment as fft
 from fairlead.studies.papers.hare import experiment as hare
 from fairlead.studies.papers.oef import experiment as oef
 
-BATCH = 5.0  # a lower bound is so much dearer where all jobs of the even cluster are there at once
+BATCH = 5.0  # the factor by which a lower bound takes longer if all jobs of the even cluster arrive at once
 
 
 def _oef(scale: oef.OefScale) -> list[float]:
-    """Static totals, promises, runs, runs with a liar."""
+    """Costs of static totals, promises, runs, and runs with a liar."""
     runs = 0.02 * scale.seeds * scale.jobs
     return [0.006 * scale.mixes, 0.3 * scale.lies, runs, runs]
 
 
 def _hare(scale: hare.HareScale) -> list[float]:
-    """Settings, ablation, switching, sweeps; for one seed."""
+    """Costs of settings, ablation, switching and sweeps, for one seed."""
     settings = [
         (BATCH if one.load is None and one.jobs >= 100 else 1.0) * 0.02 * one.jobs * scale.intervals / 60
         for one in hare.headlines_of(scale)
     ]
-    sweeps = [0.01 * sum(one.jobs for one in given) for given in hare.sweeps().values()]
+    sweeps = [0.01 * sum(setting.jobs for setting in settings) for settings in hare.sweeps().values()]
     return [*settings, 0.4, 0.4, *(sweeps if scale.sweeps else [])]
 
 
 def _fft(scale: fft.FftScale) -> list[float]:
-    """The two traces, wrong lengths, profiling, one decision, the large simulation."""
+    """Costs of the two traces, wrong lengths, profiling, one decision and the large simulation."""
     run_s = 0.0022 * scale.jobs * scale.seeds
     policies = len(fft.VARIANTS) + len(fft.BASELINES)
     large = [0.0024 * scale.large_jobs * scale.large_seeds] if scale.large_jobs else []

@@ -1,4 +1,4 @@
-"""What a study has measured, as a document: part by part, with the scale and the code that it was measured at."""
+"""The measurements of a study as a document: part by part, with the scale and the code that measured them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fairlead.studies.runs.store import Store
 KIND = "reproduction/1"
 NAMES = ("oef", "hare", "fft", "hops")  # in the order of the page
 LAYERS = ("model", "numerics", "rates", "placement", "policies", "rounds", "sim", "traces")
-# What experiments use of studies/.
+# The parts of studies/ that experiments use.
 SHARED = ("runs/simulate.py", "runs/summary.py", "fairness/instances.py", "papers/spread.py")
 
 
 @dataclass(frozen=True)
 class StudyResults:
-    """What one study measured: numbers and CPU seconds by part."""
+    """The measurements of one study: numbers and CPU seconds by part."""
 
     name: str
     scale: Any  # the study's own, such as `OefScale`
@@ -36,12 +36,12 @@ class StudyResults:
 
     @property
     def made(self) -> str:
-        """A sentence for the page. It names the code that measured the numbers, which is not always what writes the page."""
+        """A sentence for the page. It names the code that measured the numbers, which may differ from the present code."""
         minutes = sum(self.cpu_s.values()) / 60
         return f"Measured by Fairlead {self.version}, sources {self.code[:12]}, in {minutes:.1f} CPU minutes."
 
     def with_part(self, part: str, numbers: Any, cpu_s: float, order: Sequence[str]) -> StudyResults:
-        """One part more. Parts may be measured in any order; here they have that of the experiment."""
+        """The results with another part. Parts may be measured in any order; here they are in that of the experiment."""
         parts, spent = {**self.parts, part: as_stored(numbers)}, {**self.cpu_s, part: round(cpu_s, 3)}
         done = [name for name in order if name in parts]
         return replace(self, parts={name: parts[name] for name in done}, cpu_s={name: spent[name] for name in done})
@@ -58,7 +58,7 @@ class StudyResults:
         }
 
     def to_text(self) -> str:
-        """JSON with a line for every part, so that a change shows where it is."""
+        """JSON with a line for every part, so that diffs show what changed."""
         value = self.to_json()
         head = json.dumps({key: value[key] for key in value if key != "parts"})
         parts = [f"{json.dumps(part)}: {dump_numbers(numbers)}" for part, numbers in self.parts.items()]
@@ -70,9 +70,9 @@ def new_results(name: str, scale: Any) -> StudyResults:
 
 
 def find_results(store: Store, name: str, scale: Any, label: str, *, older: bool = False) -> tuple[StudyResults, str]:
-    """What is stored, and a remark on what is stored and cannot be used; no parts where nothing can.
+    """The stored results, without parts if none can be used, and a remark on results that cannot be used.
 
-    `older` takes results that other code measured, too, and the remark says so.
+    `older` also accepts results that other code measured, and the remark mentions it.
     """
     nothing = new_results(name, scale)
     text, path = store.find(file_name(name, label)), store.path(file_name(name, label))
@@ -81,16 +81,16 @@ def find_results(store: Store, name: str, scale: Any, label: str, *, older: bool
     try:
         read = load_numbers(text)
         if read.get("fairlead") != KIND:
-            return nothing, f"{path} is of another version of this file ({read.get('fairlead')}, wanted {KIND})"
+            return nothing, f"{path} has another version of the file format ({read.get('fairlead')}, wanted {KIND})"
         if read["scale"] != scale_json(scale):
-            return nothing, f"{path} is of another scale ({read['scale']})"
+            return nothing, f"{path} was measured at another scale ({read['scale']})"
         stored = StudyResults(name, scale, read["parts"], read["cpu_s"], read["version"], read["code"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"does not hold a study's results ({error}); remove it", path=str(path)) from None
     if stored.code == nothing.code:
         return stored, ""
     remark = f"{path} was measured by other code ({stored.code[:12]}, this is {nothing.code[:12]})"
-    return (stored, f"{remark} and is used all the same") if older else (nothing, remark)
+    return (stored, f"{remark} and is used anyway") if older else (nothing, remark)
 
 
 def keep_results(store: Store, results: StudyResults, label: str) -> None:
@@ -107,14 +107,15 @@ def scale_digest(scale: Any) -> str:
 
 @cache
 def study_digest(name: str) -> str:
-    """Of the code that a study's numbers come from."""
+    """The digest of the code that produces a study's numbers."""
     return code_digest(partial(measures, name))
 
 
 def measures(name: str, source: Path) -> bool:
     """Whether the numbers of study `name` may depend on a source file.
 
-    What shows numbers is left out, and what only another paper's study runs: its experiment and its policies.
+    Code that displays numbers does not count, nor does code that only another paper's study runs: its experiment and its
+    policies.
     """
     layer = source.parts[0]
     if layer == "studies":
@@ -130,5 +131,5 @@ def scale_json(scale: Any) -> Any:
 
 
 def as_stored(numbers: Any) -> Any:
-    """As they come back from a file, so that what was measured now and what was stored look the same."""
+    """The numbers as they would be read from a file, so that new and stored numbers are the same."""
     return load_numbers(dump_numbers(numbers))

@@ -1,4 +1,4 @@
-"""The four studies by name, their parts one after the other or in parallel processes, stored as soon as they are done."""
+"""Runs the four studies by name: their parts in order or in parallel processes, stored as soon as they are done."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fairlead.studies.papers.results import (
 from fairlead.studies.runs.process_pool import Outcome, run_in_processes
 from fairlead.studies.runs.store import Store
 
-# What runs an experiment, and what puts it beside its paper.
+# The modules that run an experiment and that compare it with its paper.
 STUDIES: dict[str, tuple[Any, Any]] = {
     "oef": (oef, oef_claims),
     "hare": (hare, hare_claims),
@@ -61,7 +61,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class StudyProgress:
-    """After a part. `left_s` is about how long the study will still take, by the pace so far."""
+    """The progress after a part. `left_s` is the estimated remaining time of the study at the pace so far."""
 
     study: str
     part: str
@@ -74,7 +74,7 @@ Tell = Callable[[StudyProgress], None]
 
 
 def study_of(results: StudyResults) -> Study:
-    """Its numbers beside its paper's."""
+    """The study with its numbers next to its paper's."""
     _, claims = STUDIES[results.name]
     beside: Study = claims.study(results.scale, results.parts)
     return replace(beside, made=results.made)
@@ -86,19 +86,19 @@ def scale_of(name: str, quick: bool) -> Any:
 
 
 def label(name: str, scale: Any) -> str:
-    """A scale in the name of a file: results of two scales do not overwrite each other."""
+    """The label of a scale in file names, so that results of two scales do not overwrite each other."""
     known = {"full": scale_of(name, False), "quick": scale_of(name, True)}
     return next((word for word, one in known.items() if one == scale), scale_digest(scale))
 
 
 def parts_of(name: str, scale: Any, table: Profile | None = None) -> dict[str, Callable[[], Any]]:
-    """What measures each part, in the order of the experiment. Nothing is measured yet."""
+    """The function that measures each part, in the order of the experiment. Nothing is measured yet."""
     experiment, _ = STUDIES[name]
     return dict(experiment.reproduce(scale, table) if table else experiment.reproduce(scale))
 
 
 def costs_of(name: str, scale: Any, table: Profile | None = None) -> dict[str, float]:
-    """Of each part, relative to the others; equal ones where nobody has measured them."""
+    """The cost of each part relative to the others; equal costs if they have not been measured."""
     parts = parts_of(name, scale, table)
     known = COSTS[name](scale) if name in COSTS else []
     return dict(zip(parts, known + [1.0] * (len(parts) - len(known)), strict=True))
@@ -112,7 +112,7 @@ def measure_part(part: StudyPart) -> Measurement:
 
 
 def run_study(name: str, scale: Any, tell: Tell, table: Profile | None = None) -> StudyResults:
-    """Calls `tell` after every part; `table` is a further table of speeds for OEF."""
+    """Run one study. Calls `tell` after every part; `table` is a further table of speeds for OEF."""
     (results,) = run_studies({name: scale}, 1, tell, table=table)
     return results
 
@@ -127,11 +127,11 @@ def run_studies(
     older: bool = False,
     table: Profile | None = None,
 ) -> list[StudyResults]:
-    """All of `scales` by name, in the order of the page.
+    """Run the studies in `scales` by name, in the order of the page.
 
-    With a store, parts that it has for the same scale and code are not measured again (`older`: whatever the code), and
-    every part is stored when it is done. `say` gets remarks on stored results that cannot be used. With several workers
-    a part that fails does not stop the others.
+    With a store, parts that it has for the same scale and code are not measured again (with `older`: for any code), and
+    every part is stored when it is done. `say` receives remarks on stored results that cannot be used. With several
+    workers, a part that fails does not stop the others.
     """
     results = {name: _stored(store, name, scale, older, say) for name, scale in scales.items()}
     costs = {name: costs_of(name, scale, table) for name, scale in scales.items()}
@@ -169,14 +169,14 @@ def _stored(store: Store | None, name: str, scale: Any, older: bool, say: Callab
 
 
 def _failure(name: str, reasons: Mapping[str, str], order: Iterable[str]) -> str:
-    """Only the first part that failed: most often the others have the same reason."""
+    """The message for the first part that failed; the others usually fail for the same reason."""
     part = next(part for part in order if part in reasons)
     more = f" (and {counted(len(reasons) - 1, 'more part')})" if len(reasons) > 1 else ""
     return f"reproduce {name} failed: {part}: {reasons[part]}{more}"
 
 
 def _measured(todo: list[StudyPart], workers: int) -> Iterator[Outcome[StudyPart, Measurement]]:
-    """One worker is this process itself, where what goes wrong is raised."""
+    """Outcomes of parts. A single worker is this process itself, in which errors are raised."""
     if workers > 1 and len(todo) > 1:
         yield from run_in_processes(measure_part, todo, workers)
         return

@@ -1,4 +1,4 @@
-"""A number over seeds, and how nested numbers with spreads in them are written to JSON and read again."""
+"""A number over seeds, and the JSON form of nested numbers that contain spreads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairlead.model.arrays import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class SeedSpread:
-    """Mean, least and most over seeds."""
+    """The mean, smallest and largest value over seeds."""
 
     mean: float
     low: float
@@ -26,7 +26,7 @@ def spread(values: FloatArray | Sequence[float]) -> SeedSpread:
 
 
 def dump_numbers(numbers: Any) -> str:
-    """JSON, in which a spread is an object with its three numbers."""
+    """JSON in which a spread is an object with its three numbers."""
     return json.dumps(numbers, allow_nan=False, default=asdict)
 
 

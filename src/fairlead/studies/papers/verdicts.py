@@ -1,4 +1,4 @@
-"""How a measured number stands to a paper's, by one rule for all papers."""
+"""How a measured number compares with a paper's, by one rule for all papers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from fairlead.studies.papers.spread import SeedSpread
 
-FAR = 1.25  # beyond the paper's gain by a quarter is worth a sentence
+FAR = 1.25  # a gain that exceeds the paper's by a quarter needs an explanation
 
 
 class VerdictWord(StrEnum):
@@ -20,7 +20,7 @@ class VerdictWord(StrEnum):
     HOLDS = "holds"
     ALIKE = "alike"
     DIFFERS = "differs"
-    MEASURED = "measured"  # of a theorem, which no number proves
+    MEASURED = "measured"  # for a theorem, which no number proves
 
 
 _BELOW = (VerdictWord.PARTLY, VerdictWord.LESS, VerdictWord.MISSED, VerdictWord.DIFFERS)
@@ -43,12 +43,12 @@ class Verdict:
 
 
 def gain(ours: Sequence[SeedSpread], paper: float | Sequence[float], nothing: float = 1.0) -> Verdict:
-    """Of something that is better the larger it is; `nothing` is no gain: 1 for a ratio, 0 for a percentage.
+    """The verdict on a number that should be large; `nothing` is no gain: 1 for a ratio, 0 for a percentage.
 
     `paper` is one number, or one for every column.
     """
-    wanted = [paper] * len(ours) if isinstance(paper, int | float) else list(paper)
-    pairs = list(zip(ours, wanted, strict=True))
+    claimed = [paper] * len(ours) if isinstance(paper, int | float) else list(paper)
+    pairs = list(zip(ours, claimed, strict=True))
     if any(values.mean <= nothing for values in ours):
         return Verdict(VerdictWord.MISSED)
     every_seed = all(values.low > nothing for values in ours)
@@ -60,7 +60,7 @@ def gain(ours: Sequence[SeedSpread], paper: float | Sequence[float], nothing: fl
 
 
 def up_to(ours: Sequence[SeedSpread], paper: float, nothing: float = 1.0) -> Verdict:
-    """Of a gain that the paper saw at best: our best seed in any column is held against it."""
+    """The verdict on the paper's best gain, which is compared with our best seed in any column."""
     best = max(values.high for values in ours)
     if best >= paper:
         return Verdict(VerdictWord.MORE if _far(best, paper, nothing) else VerdictWord.REACHED)
@@ -73,7 +73,7 @@ def at_most(ours: Sequence[SeedSpread], limit: float) -> Verdict:
 
 
 def alike(ours: Sequence[SeedSpread], paper: float, within: float) -> Verdict:
-    """Of a number that is neither good nor bad, such as a baseline's."""
+    """The verdict on a number that is neither good nor bad, such as a baseline's."""
     near = all(abs(values.mean - paper) <= within for values in ours)
     return Verdict(VerdictWord.ALIKE if near else VerdictWord.DIFFERS)
 

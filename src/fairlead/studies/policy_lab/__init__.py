@@ -1,1 +1,1 @@
-"""Policies of a user's own: load them and check that they keep the rules."""
+"""A user's own policies: load them, and check that they obey the rules."""

@@ -1,6 +1,6 @@
-"""The user's own modules that a policy's file imports: found beside it, kept as text, and imported again from that text.
+"""The user's own modules that a policy's file imports: found next to it, kept as text, and imported again from that text.
 
-So a change in any of them is a change of the policy, and a machine that lacks the files runs what this one read.
+A change in any of them is therefore a change of the policy, and a machine without the files runs what this one read.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Beside:
 
 @contextmanager
 def importable_from(folder: Path) -> Iterator[Callable[[], list[str]]]:
-    """Modules of that folder can be imported, where no library has their name. Yields a function: the names that are new.
+    """Make the modules of a folder importable unless a library has their name. Yields a function that returns new names.
 
-    Afterwards the user's modules are forgotten, so that the next policy gets its own of the same name, as they are then.
+    Afterwards the user's modules are forgotten, so that the next policy gets its own modules of the same names.
     """
     before = set(sys.modules)
     with _finding(_Folder(folder), at=len(sys.meta_path)):
@@ -55,7 +55,7 @@ def importable_from(folder: Path) -> Iterator[Callable[[], list[str]]]:
 
 @contextmanager
 def importable_sources(modules: Sequence[Beside]) -> Iterator[None]:
-    """Those modules are imported from their text, whatever now stands in the files."""
+    """Import these modules from their text, regardless of the present content of the files."""
     with _finding(_Texts({module.name: module for module in modules}), at=0):
         try:
             yield
@@ -64,13 +64,13 @@ def importable_sources(modules: Sequence[Beside]) -> Iterator[None]:
 
 
 def brought_in(names: Iterator[str] | Sequence[str]) -> tuple[Beside, ...]:
-    """Those of the imported modules that are the user's: of neither Python, installed packages nor ourselves."""
-    found = []
+    """The user's modules among the imported ones: not of Python, of installed packages or of Fairlead."""
+    own = []
     for name in sorted(names):
         path = getattr(sys.modules[name], "__file__", None)
         if path and path.endswith(".py") and not name.startswith("fairlead_own_policy_") and _is_own(Path(path)):
-            found.append(Beside(name, path, Path(path).read_text(encoding="utf-8")))
-    return tuple(found)
+            own.append(Beside(name, path, Path(path).read_text(encoding="utf-8")))
+    return tuple(own)
 
 
 def _is_own(path: Path) -> bool:
@@ -113,7 +113,7 @@ class _Texts(MetaPathFinder):
 
 @dataclass(frozen=True)
 class _Text(Loader):
-    """Runs the text itself: a compiled file is told from a newer one by whole seconds only."""
+    """Runs the text itself, because compiled files are compared with sources by whole seconds only."""
 
     module: Beside
 

@@ -1,4 +1,4 @@
-"""Do the divisions of a policy keep what it promises? Random tenants on paper, each with more jobs than GPUs."""
+"""Checks that the divisions of a policy keep its promises, for random tenants with more jobs than GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fairlead.rounds.state import State
 
 GPUS = ("k80", "p100", "v100")
 SLACK = 1e-5
-LIES = 5  # random ones, besides those that are always tried
+LIES = 5  # random lies, in addition to those that are always tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class BrokenPromise:
 
 
 def check_promises(policy: AnyPolicy, example: int) -> BrokenPromise | None:
-    """The first promise that a random division breaks."""
+    """The first promise that a random division breaks, or None."""
     if isinstance(policy, TaskPolicy) or not policy.promises:
         return None
     random = stream(example, "promise check")
@@ -51,7 +51,7 @@ def check_promises(policy: AnyPolicy, example: int) -> BrokenPromise | None:
 
 
 def divide(policy: Policy, speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray:
-    """u,t  what each tenant gets at the first decision, if all came at once with single-GPU jobs for every GPU."""
+    """u,t  what each tenant gets at the first decision if all arrive at once with single-GPU jobs for every GPU."""
     types = GPUS[: len(capacity)]
     cluster = build_cluster([NodeGroup(1, gpu, int(m), 16.0) for gpu, m in zip(types, capacity, strict=True)])
     rows = tuple(
@@ -69,24 +69,27 @@ def divide(policy: Policy, speedup: FloatArray, capacity: FloatArray, weight: Fl
     assert isinstance(allocation, Shares), f"level shares, but it returned {type(allocation).__name__}"
     tenant_of_owner = np.full(len(allocation.gpus), -1)
     tenant_of_owner[allocation.owner_of] = state.tenant[: state.jobs]
-    found = np.zeros(speedup.shape)
-    np.add.at(found, tenant_of_owner, allocation.gpus)
-    return found
+    shares = np.zeros(speedup.shape)
+    np.add.at(shares, tenant_of_owner, allocation.gpus)
+    return shares
 
 
 def _broken(
     policy: Policy, W: FloatArray, m: FloatArray, w: FloatArray, shares: FloatArray, random: np.random.Generator
 ) -> str | None:
-    found = audit(W, shares, m, w)
+    result = audit(W, shares, m, w)
     promises = policy.promises
-    if Promise.NO_ENVY in promises and (found.max_envy is None or found.max_envy > SLACK):
-        who, whom = found.envious or (0, 0)
-        return f'it promises "{Promise.NO_ENVY}", but tenant {who} would gain {found.max_envy or np.inf:.2%} with what tenant {whom} has'
-    incentive = found.min_sharing_incentive
+    if Promise.NO_ENVY in promises and (result.max_envy is None or result.max_envy > SLACK):
+        envious, envied = result.envious or (0, 0)
+        gain = result.max_envy or np.inf
+        return (
+            f'it promises "{Promise.NO_ENVY}", but tenant {envious} would gain {gain:.2%} with what tenant {envied} has'
+        )
+    incentive = result.min_sharing_incentive
     if Promise.SHARING_INCENTIVE in promises and incentive is not None and incentive < 1 - SLACK:
-        return f'it promises "{Promise.SHARING_INCENTIVE}", but tenant {found.worst_off} has {incentive:.4f} of what a private slice gives'
-    if Promise.NO_WASTE in promises and (found.pareto_gap is None or found.pareto_gap > SLACK):
-        return f'it promises "{Promise.NO_WASTE}", but the total could be {found.pareto_gap or np.inf:.2%} higher with nobody worse off'
+        return f'it promises "{Promise.SHARING_INCENTIVE}", but tenant {result.worst_off} has {incentive:.4f} of what a private slice gives'
+    if Promise.NO_WASTE in promises and (result.pareto_gap is None or result.pareto_gap > SLACK):
+        return f'it promises "{Promise.NO_WASTE}", but the total could be {result.pareto_gap or np.inf:.2%} higher with nobody worse off'
     if Promise.NO_EXAGGERATION in promises:
         for u in range(len(W)):
             lie = gain_by_lying(lambda a, b, c: divide(policy, a, b, c), W, m, w, u, "exaggerate", random, tries=LIES)

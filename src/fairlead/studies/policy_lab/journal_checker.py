@@ -1,4 +1,4 @@
-"""Reads a journal as text and says what is wrong with it.
+"""Reads a journal as text and reports what is wrong with it.
 
 Nothing of the product is imported: the checker knows the file format and the rules, so that a bug in the state or in the
 engine cannot hide from it.
@@ -16,8 +16,8 @@ from typing import Any
 
 from fairlead.studies.policy_lab.reason_checker import NodesNow, check_reason, types_that_run
 
-SAME = 1e-6  # relative: samples counted twice in different ways
-BOUNDARY = 1e-6  # rounds: how far from a multiple of the round a round may be decided
+SAME = 1e-6  # relative, for samples that are counted in two different ways
+BOUNDARY = 1e-6  # in rounds: how far from a multiple of the round a round may be decided
 
 
 class BadJournalError(AssertionError):
@@ -25,16 +25,16 @@ class BadJournalError(AssertionError):
 
 
 @dataclass
-class Told:
-    """What the journal told about one job."""
+class JobReport:
+    """What the journal has reported about one job."""
 
     spec: dict[str, Any]
     holds: dict[str, int] = field(default_factory=dict)  # node -> GPUs
-    mean_gpus: list[float] = field(default_factory=list)  # by type, where GPUs change hands by task
+    mean_gpus: list[float] = field(default_factory=list)  # by type, if GPUs go from job to job with every task
     since_s: float = math.inf
     rate: float = 0.0
     resume_s: float = 0.0
-    at_start: float = 0.0  # samples when it last started
+    at_start: float = 0.0  # samples at its last start
     done: float = 0.0
     reason: str = ""  # why it waits, as the last decision that had a new one said
     asked_to: str = ""  # "start", "stop" or "move" until the engine has answered
@@ -45,16 +45,16 @@ class Told:
 
 @dataclass
 class Checked:
-    """A journal without faults, counted."""
+    """The contents of a journal that passed all checks."""
 
     header: dict[str, Any]
-    jobs: dict[str, Told]
+    jobs: dict[str, JobReport]
     records: Counter[str]
     causes: Counter[str]
 
 
 def check_journal(path: Path, asked: Mapping[str, float] | None = None, *, all_finish: bool = True) -> Checked:
-    """Raise on the first thing that is wrong. `asked` are the true samples by job, where the caller knows them."""
+    """Raise at the first mistake. `asked` are the true samples by job, if the caller knows them."""
     lines = path.read_text(encoding="utf-8").splitlines()
     checker = _Checker(json.loads(lines[0]), asked)
     for number, line in enumerate(lines[1:], start=2):
@@ -73,12 +73,12 @@ def need(holds: bool, complaint: str) -> None:
 
 class _Checker:
     def __init__(self, header: dict[str, Any], asked: Mapping[str, float] | None) -> None:
-        need(header["fairlead"] in ("journal/1", "journal/2"), "the first line is no header")
+        need(header["fairlead"] in ("journal/1", "journal/2"), "the first line is not a header")
         cluster = header["cluster"]
         self.header = header
         self.cluster = {name: list(column) for name, column in cluster.items()}
         self.asked = asked
-        self.jobs: dict[str, Told] = {}
+        self.jobs: dict[str, JobReport] = {}
         self.records: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
         self.now_s = 0.0
@@ -93,33 +93,33 @@ class _Checker:
         self.capacity = Counter[int]()
         for node, t in self.type_of.items():
             self.capacity[t] += self.size[node]
-        self.slice_gpu_s = [0.0] * len(self.capacity)  # held in this round of the clock, where tasks are decided
+        self.slice_gpu_s = [0.0] * len(self.capacity)  # held in this round, if tasks are decided
         self.slice = 0
         if "begins" in header:
             self._begin(header["begins"])
 
     def _begin(self, begins: dict[str, Any]) -> None:
-        """What the header tells of the state from which the run began; jobs that are over or held take no part."""
+        """Read the state from which the run began from the header; jobs that are over or held take no part."""
         self.now_s, self.down = begins["time_s"], set(begins["down"])
         self.usable.update(begins["usable"])
         asked_to = {"starting": "start", "stopping": "stop", "moving": "move"}
         for row in begins["jobs"]:
-            told = self.jobs[row["job"]["id"]] = Told(row["job"], at_start=row["samples"], done=row["samples"])
-            told.reason = row.get("reason", "")
+            report = self.jobs[row["job"]["id"]] = JobReport(row["job"], at_start=row["samples"], done=row["samples"])
+            report.reason = row.get("reason", "")
             if row["phase"] in ("finished", "failed", "cancelled", "held"):
-                told.end_s = self.now_s
+                report.end_s = self.now_s
             if "rate" in row:
-                told.holds, told.asked_to = row["holds"], asked_to.get(row["phase"], "")
-                told.since_s = math.inf if row["since_s"] is None else row["since_s"]
-                told.rate, told.resume_s, told.starts = row["rate"], row["resume_s"], 1
-            self.used.update(told.holds)
+                report.holds, report.asked_to = row["holds"], asked_to.get(row["phase"], "")
+                report.since_s = math.inf if row["since_s"] is None else row["since_s"]
+                report.rate, report.resume_s, report.starts = row["rate"], row["resume_s"], 1
+            self.used.update(report.holds)
         for node, held in self.used.items():
             need(held <= self.usable[node], f"{node} begins with {held} GPUs held of {self.usable[node]}")
 
     def read(self, record: dict[str, Any]) -> None:
         kind, time_s = record["event"], record["time_s"]
         need(time_s >= self.now_s, f"time runs backwards from {self.now_s}")
-        pending = [job for job, told in self.jobs.items() if told.asked_to]
+        pending = [job for job, report in self.jobs.items() if report.asked_to]
         need(time_s == self.now_s or not pending, f"time passes while {pending} wait for the engine")
         need(time_s == self.now_s or not self.unexplained, f"{[*self.unexplained]} were lost for no reason")
         self._pass_slices(time_s)
@@ -127,17 +127,17 @@ class _Checker:
         self.records[kind] += 1
         getattr(self, f"_{kind}")(record)
         if kind != "node_down":
-            stranded = [job for job, told in self.jobs.items() if self.down & told.holds.keys()]
+            stranded = [job for job, report in self.jobs.items() if self.down & report.holds.keys()]
             need(not stranded, f"{stranded} hold GPUs of nodes that are down")
 
     def close(self, *, all_finish: bool) -> None:
-        pending = [job for job, told in self.jobs.items() if told.asked_to]
+        pending = [job for job, report in self.jobs.items() if report.asked_to]
         need(not pending, f"{pending} were never answered")
         need(not self.unexplained, f"{[*self.unexplained]} were lost for no reason")
         if self.asked is not None:
             need(self.asked.keys() == self.jobs.keys(), "the jobs that arrived are not the jobs of the trace")
         if all_finish:
-            left = [job for job, told in self.jobs.items() if told.end_s is None]
+            left = [job for job, report in self.jobs.items() if report.end_s is None]
             need(not left, f"{left} never finished")
 
     # ---- events ----------------------------------------------------------------------------------------------------
@@ -145,14 +145,14 @@ class _Checker:
     def _arrived(self, record: dict[str, Any]) -> None:
         spec = record["job"]
         need(spec["id"] not in self.jobs, f"{spec['id']} arrives twice")
-        need(spec["arrival_s"] == record["time_s"], "it arrives at another time than it says")
-        self.jobs[spec["id"]] = Told(spec)
+        need(spec["arrival_s"] == record["time_s"], "it arrives at another time than its specification states")
+        self.jobs[spec["id"]] = JobReport(spec)
 
     def _decision(self, record: dict[str, Any]) -> None:
         stop, start = record["stop"], record["start"]
         self.causes[record["cause"]] += 1
         need(len(set(stop)) == len(stop), "a job is stopped twice")
-        need(not any(told.asked_to for told in self.jobs.values()), "the last commands have not been answered")
+        need(not any(report.asked_to for report in self.jobs.values()), "the last commands have not been answered")
         if record["cause"] == "event":
             need(not stop, f"{stop} are pre-empted inside a round")
         else:
@@ -170,35 +170,35 @@ class _Checker:
         up = {node: 0 if node in self.down else gpus for node, gpus in self.usable.items()}
         nodes = NodesNow(self.type_of, self.size, up, self.used)
         in_all = nodes.in_all(set(self.type_of.values()))
-        waiting = {job: told for job, told in self.jobs.items() if told.end_s is None and not told.holds}
-        running = sum(1 for told in self.jobs.values() if told.holds)
+        waiting = {job: report for job, report in self.jobs.items() if report.end_s is None and not report.holds}
+        running = sum(1 for report in self.jobs.values() if report.holds)
         for job, row in record["why"].items():
             need(job in waiting, f"{job} has a reason to wait and does not wait")
-            told = waiting[job]
-            need(row[0] != told.reason, f"{job} waits for the same reason as before, {row[0]}")
-            types = types_that_run(told.spec, self.header, self.cluster, in_all)
-            check_reason(job, told.spec, row, types, nodes, record, running, need)
-            told.reason = row[0]
-        for job, told in waiting.items():
-            nowhere = not told.reason and not types_that_run(told.spec, self.header, self.cluster, in_all)
-            need(bool(told.reason) or nowhere, f"{job} waits for no reason")
+            report = waiting[job]
+            need(row[0] != report.reason, f"{job} waits for the same reason as before, {row[0]}")
+            types = types_that_run(report.spec, self.header, self.cluster, in_all)
+            check_reason(job, report.spec, row, types, nodes, record, running, need)
+            report.reason = row[0]
+        for job, report in waiting.items():
+            nowhere = not report.reason and not types_that_run(report.spec, self.header, self.cluster, in_all)
+            need(bool(report.reason) or nowhere, f"{job} waits for no reason")
         for job, others in record.get("taken_by", {}).items():
             need(job in record["stop"] and job not in record["start"], f"{job} is not pre-empted and has successors")
             need(set(others) <= set(record["start"]), f"{others} take over from {job} and do not start")
 
     def _stop(self, job: str, *, moves: bool) -> None:
-        told = self._known(job)
-        need(bool(told.holds), f"{job} is stopped and does not run")
-        need(self.now_s - told.since_s >= self.min_run_s * (1 - SAME), f"{job} is stopped before min_run is over")
-        need(self.now_s > told.since_s, f"{job} is stopped in the instant in which it started")
-        self.used.subtract(told.holds)
-        told.holds = {}
-        told.asked_to = "move" if moves else "stop"
+        report = self._known(job)
+        need(bool(report.holds), f"{job} is stopped and does not run")
+        need(self.now_s - report.since_s >= self.min_run_s * (1 - SAME), f"{job} is stopped before min_run is over")
+        need(self.now_s > report.since_s, f"{job} is stopped at the time at which it started")
+        self.used.subtract(report.holds)
+        report.holds = {}
+        report.asked_to = "move" if moves else "stop"
 
     def _start(self, job: str, spot: dict[str, int]) -> None:
-        told = self._known(job)
-        spec = told.spec
-        need(not told.holds, f"{job} runs already")
+        report = self._known(job)
+        spec = report.spec
+        need(not report.holds, f"{job} runs already")
         need(all(gpus > 0 for gpus in spot.values()), f"{job} is given no GPU of a node")
         need(sum(spot.values()) in spec["widths"], f"{job} gets {spot}, wanted a gang of {spec['widths']}")
         types = {self.type_of[node] for node in spot}
@@ -207,11 +207,11 @@ class _Checker:
             need(self._may_use(spec, t), f"{job} runs on type {t}, which it cannot or may not use")
         need(not self.down & spot.keys(), f"{job} is placed on a node that is down")
         need(all(self.size[node] for node in spot), f"{job} is placed on a node that has left")
-        told.holds, told.reason = dict(spot), ""
-        told.since_s = self.now_s
-        told.asked_to = told.asked_to or "start"
-        told.starts += 1
-        told.first_start_s = min(told.first_start_s, self.now_s)
+        report.holds, report.reason = dict(spot), ""
+        report.since_s = self.now_s
+        report.asked_to = report.asked_to or "start"
+        report.starts += 1
+        report.first_start_s = min(report.first_start_s, self.now_s)
         self.used.update(spot)
         for node in spot:
             most = self.usable[node]
@@ -219,38 +219,38 @@ class _Checker:
 
     def _started(self, record: dict[str, Any]) -> None:
         for job, rate, resume_s in zip(record["jobs"], record["rate"], record["resume_s"], strict=True):
-            told = self._answer(job, "start")
+            report = self._answer(job, "start")
             need(rate > 0 and resume_s >= self.now_s, f"{job} starts at rate {rate} from {resume_s}")
-            told.rate, told.resume_s, told.at_start = rate, resume_s, told.done
+            report.rate, report.resume_s, report.at_start = rate, resume_s, report.done
 
     def _progress(self, record: dict[str, Any]) -> None:
         for job, samples, rate in zip(record["jobs"], record["samples"], record["rate"], strict=True):
-            told = self._known(job)
-            need(bool(told.holds) and not told.asked_to, f"{job} reports progress while it does not run")
-            self._count(job, told, samples)
-            told.at_start, told.rate, told.resume_s = samples, rate, max(told.resume_s, self.now_s)
+            report = self._known(job)
+            need(bool(report.holds) and not report.asked_to, f"{job} reports progress while it does not run")
+            self._count(job, report, samples)
+            report.at_start, report.rate, report.resume_s = samples, rate, max(report.resume_s, self.now_s)
 
     def _served(self, record: dict[str, Any]) -> None:
         columns = zip(*(record[name] for name in ("jobs", "samples", "rate", "part", "gpus")), strict=True)
         for job, samples, rate, part, gpus in columns:
-            told = self._known(job)
-            if told.mean_gpus:
-                self._count(job, told, samples)
+            report = self._known(job)
+            if report.mean_gpus:
+                self._count(job, report, samples)
             else:
                 need(samples == 0.0, f"{job} has done {samples} samples before its first task")
-                told.first_start_s, told.starts = self.now_s, 1
+                report.first_start_s, report.starts = self.now_s, 1
             need(
                 0 <= part <= 1 and rate >= 0 and min(gpus) >= 0, f"{job} is served less than never or more than always"
             )
-            most = told.spec["gpus"] * (1 + SAME)
+            most = report.spec["gpus"] * (1 + SAME)
             need(sum(gpus) <= most, f"{job} holds {sum(gpus)} GPUs on average and has {most:.0f} tasks")
             for t, count in enumerate(gpus):
-                need(not count or self._may_use(told.spec, t), f"{job} runs on type {t}, which it may not use")
-            told.mean_gpus, told.rate, told.resume_s, told.at_start = gpus, rate, self.now_s, samples
+                need(not count or self._may_use(report.spec, t), f"{job} runs on type {t}, which it may not use")
+            report.mean_gpus, report.rate, report.resume_s, report.at_start = gpus, rate, self.now_s, samples
 
     def _pass_slices(self, time_s: float) -> None:
-        """GPUs that change hands by task are averages: over a whole round of the clock they must be there."""
-        served = [told.mean_gpus for told in self.jobs.values() if told.mean_gpus]
+        """Check averages of GPUs that go from job to job with every task: over a whole round, the type must have them."""
+        served = [report.mean_gpus for report in self.jobs.values() if report.mean_gpus]
         while served and self.now_s < time_s:
             until_s = min(time_s, (self.slice + 1) * self.round_s)
             for gpus in served:
@@ -270,36 +270,38 @@ class _Checker:
 
     def _stopped(self, record: dict[str, Any]) -> None:
         for job, samples in zip(record["jobs"], record["samples"], strict=True):
-            told = self.jobs[job]
-            moves = told.asked_to == "move"
-            told = self._answer(job, told.asked_to if told.asked_to in ("stop", "move") else "stop")
-            told.asked_to = "start" if moves else ""
-            self._count(job, told, samples)
+            report = self.jobs[job]
+            moves = report.asked_to == "move"
+            report = self._answer(job, report.asked_to if report.asked_to in ("stop", "move") else "stop")
+            report.asked_to = "start" if moves else ""
+            self._count(job, report, samples)
 
     def _finished(self, record: dict[str, Any]) -> None:
         for job, samples in zip(record["jobs"], record["samples"], strict=True):
-            told = self._known(job)
-            need(bool(told.holds or told.mean_gpus) and not told.asked_to, f"{job} finishes while it does not run")
-            self._count(job, told, samples)
+            report = self._known(job)
+            need(
+                bool(report.holds or report.mean_gpus) and not report.asked_to, f"{job} finishes while it does not run"
+            )
+            self._count(job, report, samples)
             if self.asked is not None:
                 need(math.isclose(samples, self.asked[job], rel_tol=SAME), f"{job} asked for {self.asked[job]} samples")
-            self.used.subtract(told.holds)
-            told.holds, told.mean_gpus = {}, []
-            told.end_s = self.now_s
+            self.used.subtract(report.holds)
+            report.holds, report.mean_gpus = {}, []
+            report.end_s = self.now_s
 
     def _lost(self, record: dict[str, Any]) -> None:
         every_s = self.header["world"]["checkpoint_s"]
         for job, samples in zip(record["jobs"], record["samples"], strict=True):
-            told = self._known(job)
-            need(bool(told.holds), f"{job} is lost while it does not run")
-            if not self.down & told.holds.keys():
-                self.unexplained[job] = set(told.holds)
-            would = told.at_start + told.rate * max(self.now_s - told.resume_s, 0.0)
-            least = max(told.at_start, would - told.rate * every_s)
+            report = self._known(job)
+            need(bool(report.holds), f"{job} is lost while it does not run")
+            if not self.down & report.holds.keys():
+                self.unexplained[job] = set(report.holds)
+            would = report.at_start + report.rate * max(self.now_s - report.resume_s, 0.0)
+            least = max(report.at_start, would - report.rate * every_s)
             slack = SAME * max(would, 1.0)
             need(least - slack <= samples <= would + slack, f"{job} keeps {samples} of {would} samples")
-            self.used.subtract(told.holds)
-            told.holds, told.done, told.rate = {}, samples, 0.0
+            self.used.subtract(report.holds)
+            report.holds, report.done, report.rate = {}, samples, 0.0
 
     def _node_down(self, record: dict[str, Any]) -> None:
         need(record["node"] not in self.down, "it is down already")
@@ -325,7 +327,7 @@ class _Checker:
         self._forget_reasons()
 
     def _node_removed(self, record: dict[str, Any]) -> None:
-        """It is down or empty by then."""
+        """A node that leaves is down or empty by then."""
         node = record["node"]
         need(self.size[node] > 0, f"{node} has left already")
         need(not self.used[node], f"{node} leaves while {self.used[node]} of its GPUs are held")
@@ -334,43 +336,43 @@ class _Checker:
         self._forget_reasons()
 
     def _forget_reasons(self) -> None:
-        """Of jobs for which the cluster has nothing any more; once it has, they are decided on anew."""
+        """Jobs for which the cluster has no usable GPUs any more; they are decided again once it has."""
         in_all = Counter[int]()
         for node, t in self.type_of.items():
             in_all[t] += self.size[node]
-        for told in self.jobs.values():
-            if not types_that_run(told.spec, self.header, self.cluster, in_all):
-                told.reason = ""
+        for report in self.jobs.values():
+            if not types_that_run(report.spec, self.header, self.cluster, in_all):
+                report.reason = ""
 
     def _node_usable(self, record: dict[str, Any]) -> None:
-        """Jobs that are in its way are lost in the same instant, before it."""
+        """Jobs on GPUs that are no longer usable are lost at the same time, before this record."""
         node, gpus = record["node"], record["gpus"]
         need(self.used[node] <= gpus <= self.size[node], f"{gpus} GPUs of {node} cannot be usable")
         shrinks = gpus < self.usable[node]
         self.unexplained = {job: on for job, on in self.unexplained.items() if not (shrinks and node in on)}
         self.usable[node] = gpus
 
-    # ---- what they share -------------------------------------------------------------------------------------------
+    # ---- shared helpers --------------------------------------------------------------------------------------------
 
-    def _known(self, job: str) -> Told:
+    def _known(self, job: str) -> JobReport:
         need(job in self.jobs, f"{job} has not arrived")
-        told = self.jobs[job]
-        need(told.end_s is None, f"{job} has finished already")
-        return told
+        report = self.jobs[job]
+        need(report.end_s is None, f"{job} has finished already")
+        return report
 
-    def _answer(self, job: str, command: str) -> Told:
-        told = self._known(job)
-        need(told.asked_to == command, f"{job} was asked to {told.asked_to or 'do nothing'}, not to {command}")
-        told.asked_to = ""
-        return told
+    def _answer(self, job: str, command: str) -> JobReport:
+        report = self._known(job)
+        need(report.asked_to == command, f"{job} was asked to {report.asked_to or 'do nothing'}, not to {command}")
+        report.asked_to = ""
+        return report
 
-    def _count(self, job: str, told: Told, samples: float) -> None:
-        """Work is conserved: what is reported is what the rate gave since the start."""
-        would = told.at_start + told.rate * max(self.now_s - told.resume_s, 0.0)
-        # One step of the clock's last digit is worth this many samples.
-        slack = SAME * max(would, samples) + 4 * told.rate * math.ulp(self.now_s)
+    def _count(self, job: str, report: JobReport, samples: float) -> None:
+        """Work is conserved: the reported samples are what the rate yields since the start."""
+        would = report.at_start + report.rate * max(self.now_s - report.resume_s, 0.0)
+        # The allowance covers a few steps in the last digit of the time.
+        slack = SAME * max(would, samples) + 4 * report.rate * math.ulp(self.now_s)
         need(abs(would - samples) <= slack, f"{job} reports {samples} samples, its rate gave {would}")
-        told.done, told.rate = samples, 0.0
+        report.done, report.rate = samples, 0.0
 
     def _may_use(self, spec: dict[str, Any], t: int) -> bool:
         cluster, facts = self.cluster, self.header["profile"]["facts"].get(spec["model"], {})

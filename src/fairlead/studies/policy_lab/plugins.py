@@ -1,6 +1,6 @@
-"""Policies by what a user writes on the command line: a registered name, a file of their own, or an entry point.
+"""Policies by reference on the command line: a registered name, a file of the user's own, or an entry point.
 
-Only the command line comes here: loading a file runs it, so nothing that a network client sends may choose one.
+Only the command line uses this module: loading a file runs it, so no network client may choose one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PolicyRef:
     """A policy in a form that can be sent to another process, or to another machine that lacks the file."""
 
     text: str  # as the user wrote it
-    source: str = ""  # of the file, where it is one
+    source: str = ""  # of the file, if it is one
     beside: tuple[Beside, ...] = ()  # the user's other modules that the file imports
 
     def load(self) -> AnyPolicy:
@@ -41,7 +41,7 @@ class PolicyRef:
 
 
 def refer(text: str) -> PolicyRef:
-    """Reads the file and what it imports now, so that a run means what they said when it was asked for."""
+    """The reference of a policy. The file and its imports are read now, so that later changes do not affect the run."""
     path, _ = _split(text)
     if path is None:
         if text not in REGISTRY and text not in _installed():
@@ -64,8 +64,8 @@ def load_policy(text: str) -> AnyPolicy:
 
 
 def installed_policies() -> dict[str, AnyPolicy]:
-    """Those of other packages, by entry point."""
-    return {name: found.load_checked() for name, found in _installed().items()}
+    """Policies of other packages, by entry point."""
+    return {name: installed.load_checked() for name, installed in _installed().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ class _Installed:
 
     def load_checked(self) -> AnyPolicy:
         try:
-            found = self.point.load()
-        except Exception as error:  # anything at all can go wrong in somebody's module
+            loaded = self.point.load()
+        except Exception as error:  # anything can go wrong in another package
             raise InputError(
-                f'entry point "{self.point.name}" ({self.point.value}) cannot be loaded: {_said(error)}'
+                f'entry point "{self.point.name}" ({self.point.value}) cannot be loaded: {_described(error)}'
             ) from error
-        return _checked(found, f'entry point "{self.point.name}" ({self.point.value})')
+        return _checked(loaded, f'entry point "{self.point.name}" ({self.point.value})')
 
 
 @cache
@@ -88,7 +88,7 @@ def _installed() -> dict[str, _Installed]:
 
 
 def _split(text: str) -> tuple[Path | None, str]:
-    """(file, name in it); no file where the text is a name."""
+    """(file, name in it); no file if the text is a name."""
     path, _, name = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
     return (Path(path), name) if path.endswith(".py") else (None, text)
 
@@ -98,11 +98,11 @@ def _from_source(ref: PolicyRef) -> AnyPolicy:
     path, name = _split(ref.text)
     with _saying_where(path), importable_sources(ref.beside):
         module = _run(ref.source, ref.text)
-    found = {key: value for key, value in vars(module).items() if isinstance(value, (RoundPolicy, TaskPolicy))}
-    if not name and len(found) == 1:
-        return next(iter(found.values()))
+    policies = {key: value for key, value in vars(module).items() if isinstance(value, (RoundPolicy, TaskPolicy))}
+    if not name and len(policies) == 1:
+        return next(iter(policies.values()))
     if name not in vars(module):
-        have = ", ".join(found) or "none"
+        have = ", ".join(policies) or "none"
         raise InputError(f'has no "{name}"; wanted FILE.py:NAME of a policy (policies in it: {have})', path=str(path))
     return _checked(vars(module)[name], f'{path}: "{name}"')
 
@@ -111,7 +111,7 @@ def _run(source: str, text: str) -> ModuleType:
     path, _ = _split(text)
     module = ModuleType(f"fairlead_own_policy_{hashlib.sha256((text + source).encode()).hexdigest()[:12]}")
     module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # dataclasses look their module up
+    sys.modules[module.__name__] = module  # dataclasses look up their module
     exec(compile(source, str(path), "exec"), module.__dict__)
     return module
 
@@ -124,17 +124,17 @@ def _saying_where(path: Path | None) -> Iterator[None]:
         line = next(
             (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), None
         )
-        raise InputError(f"is no policy: {_said(error)}", path=str(path), line=line) from error
+        raise InputError(f"is not a policy: {_described(error)}", path=str(path), line=line) from error
 
 
-def _checked(found: object, where: str) -> AnyPolicy:
-    if isinstance(found, (RoundPolicy, TaskPolicy)):
-        return found
+def _checked(value: object, where: str) -> AnyPolicy:
+    if isinstance(value, (RoundPolicy, TaskPolicy)):
+        return value
     raise InputError(
-        f"{where} is a {type(found).__name__}; wanted a RoundPolicy (or a TaskPolicy) of fairlead.policies.policy, such as "
+        f"{where} is a {type(value).__name__}; wanted a RoundPolicy (or a TaskPolicy) of fairlead.policies.policy, such as "
         'RoundPolicy("mine", "What it does.", "made up", Level.GRANTS, allocate)'
     )
 
 
-def _said(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""What every policy must keep, checked on one: sound runs, no hidden knowledge, and the promises that it declares.
+"""Checks the rules that every policy must obey: sound runs, no hidden knowledge, and the promises that it declares.
 
-Each check takes a small world and raises `BrokenRuleError` where the policy breaks it. `check_policy` goes through many worlds,
-and makes the first one that fails as small as it can.
+Each check takes a small world and raises `BrokenRuleError` if the policy breaks it. `check_policy` tries many worlds and
+makes the first one that fails as small as possible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fairlead.studies.runs.process_pool import reason_of
 from fairlead.studies.runs.simulate import Setup, simulate
 from fairlead.studies.runs.summary import summarise
 
-MOST_DECISIONS = 3_000  # of a small world; those of a policy that works are a few hundred
+MOST_DECISIONS = 3_000  # of a small world; a policy that works makes a few hundred
 MOST_SHRINKS = 150
 
 
@@ -45,7 +45,7 @@ class CounterExample:
 def check_policy(
     policy: AnyPolicy, examples: range, tell: Callable[[int], None] | None = None
 ) -> Iterator[CounterExample | None]:
-    """One answer per example, None where all went well; the first failure is the last answer."""
+    """One result per example, None if it passed; the first failure is the last result."""
     for done, example in enumerate(examples):
         if tell is not None:
             tell(done)
@@ -63,7 +63,7 @@ def check_policy(
 
 
 def rules_for(policy: AnyPolicy) -> dict[str, Callable[[Setup], None]]:
-    """The rules that apply to a policy, by what they say."""
+    """The rules that apply to a policy, by their descriptions."""
     rules: dict[str, Callable[[Setup], None]] = {
         "every run is sound and every job finishes": sound,
         "the same world gives the same run": deterministic,
@@ -71,14 +71,14 @@ def rules_for(policy: AnyPolicy) -> dict[str, Callable[[Setup], None]]:
     if Knows.LENGTHS not in policy.knows:
         rules["lengths that it does not declare to know change nothing"] = blind_to_lengths
     if Knows.ARRIVALS not in policy.knows:
-        rules["jobs that have not come yet change nothing"] = blind_to_arrivals
+        rules["jobs that have not arrived yet change nothing"] = blind_to_arrivals
     if loop_for(policy).places:
-        rules["hidden speeds of servers change nothing before they show"] = blind_to_servers
+        rules["hidden speeds of servers change nothing before they can be observed"] = blind_to_servers
     return rules
 
 
 def sound(setup: Setup) -> None:
-    """Gangs whole, no GPU twice, nothing on nodes that are down, work conserved, nobody starves for ever."""
+    """Gangs are whole, no GPU is used twice, no job is on a node that is down, work is conserved, no job starves."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal"
         state = _run(setup, path)
@@ -98,7 +98,7 @@ def deterministic(setup: Setup) -> None:
 
 
 def blind_to_lengths(setup: Setup) -> None:
-    """Until a job ends, jobs of other lengths are treated alike."""
+    """Until a job ends, its length makes no difference."""
     jobs = tuple(
         replace(job, steps=job.steps * (3.0 if i % 2 else 1.5)) for i, job in enumerate(setup.trace.jobs) if job.steps
     )
@@ -107,7 +107,7 @@ def blind_to_lengths(setup: Setup) -> None:
 
 
 def blind_to_arrivals(setup: Setup) -> None:
-    """Until the last job comes, its coming changes nothing."""
+    """Until the last job arrives, it makes no difference."""
     jobs = setup.trace.jobs
     last_s = jobs[-1].arrival_s if jobs else 0.0
     fewer = tuple(job for job in jobs if job.arrival_s < last_s)
@@ -120,7 +120,7 @@ def blind_to_arrivals(setup: Setup) -> None:
 
 
 def blind_to_servers(setup: Setup) -> None:
-    """The first decision cannot know how fast servers are; without lengths nothing shows before a job ends."""
+    """The first decision cannot know the speeds of servers; without lengths, they are unknown until a job ends."""
     slow = replace(setup, world=replace(setup.world, server_factor=(0.6, 1.1), mtbf_s=0.0, seed=setup.world.seed + 1))
     plain = replace(setup, world=replace(setup.world, server_factor=(1.0, 1.0), mtbf_s=0.0, seed=setup.world.seed + 1))
     shows = "started" if Knows.LENGTHS in setup.policy.knows else "finished"
@@ -137,13 +137,14 @@ def _same_choices(
     mine, theirs = (_choices(records, end_s, one, inclusive=inclusive) for records in (first, second))
     for a, b in zip(mine, theirs, strict=False):
         _need(
-            a == b, f"with other {what} it decides otherwise at {a[0]:g} s, before it could have seen them: {a} and {b}"
+            a == b,
+            f"with other {what} it decides differently at {a[0]:g} s, before it could have observed them: {a} and {b}",
         )
     _need(len(mine) == len(theirs), f"with other {what} it decides more often before {end_s:g} s")
 
 
 def _choices(records: list[dict[str, Any]], end_s: float, setup: Setup, *, inclusive: bool) -> list[Any]:
-    """What was chosen before that time. Service by tasks is told of as averages over a round, which must be over."""
+    """The choices before that time. Service by tasks is recorded as averages over a round, which must have ended."""
     chosen = []
     for record in records:
         time_s = record["time_s"]
@@ -179,7 +180,7 @@ def _run(setup: Setup, journal: Path) -> State:
 
 
 def _try(check: Callable[[Setup], None], setup: Setup) -> str | None:
-    """What went wrong; whatever a policy raises counts."""
+    """What went wrong, or None; any exception of a policy counts."""
     try:
         check(setup)
     except BrokenRuleError as error:
@@ -190,7 +191,7 @@ def _try(check: Callable[[Setup], None], setup: Setup) -> str | None:
 
 
 def _named(complaint: str, setup: Setup) -> str:
-    """Deciding knows jobs and nodes by number; the world that is printed has their names."""
+    """The complaint with the names of jobs and nodes, which decisions identify by number."""
     names = {"job": [job.id for job in setup.trace.jobs], "node": setup.cluster.nodes}
     return re.sub(r"\b(job|node) (\d+)\b", lambda match: f"{match[1]} {names[match[1]][int(match[2])]}", complaint)
 
@@ -200,11 +201,11 @@ def _hint(error: Exception, policy: AnyPolicy) -> str:
     hidden = any(re.search(r"\.(total|done)\b", line) for line in lines[-2:])
     if Knows.LENGTHS in policy.knows or "NoneType" not in str(error) or not hidden:
         return ""
-    return "; lengths are hidden: declare knows=frozenset({Knows.LENGTHS}) to be shown view.total and view.done"
+    return "; lengths are hidden: declare knows=frozenset({Knows.LENGTHS}) to see view.total and view.done"
 
 
 def _shrink(check: Callable[[Setup], None], setup: Setup, complaint: str) -> tuple[Setup, str]:
-    """The smallest failing world that single steps lead to."""
+    """The smallest failing world that can be reached by single simplifications."""
     tries = count()
     going = True
     while going:
@@ -212,9 +213,9 @@ def _shrink(check: Callable[[Setup], None], setup: Setup, complaint: str) -> tup
         for other in smaller(setup):
             if next(tries) >= MOST_SHRINKS:
                 return setup, complaint
-            found = _try(check, other) if other.trace.jobs else None
-            if found is not None:
-                setup, complaint, going = other, found, True
+            other_complaint = _try(check, other) if other.trace.jobs else None
+            if other_complaint is not None:
+                setup, complaint, going = other, other_complaint, True
                 break
     return setup, complaint
 

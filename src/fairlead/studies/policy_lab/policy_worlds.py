@@ -1,4 +1,4 @@
-"""Small worlds from a number, for checks of a policy: faults, restarts, hidden speeds and wrong lengths, on and off."""
+"""Small worlds from a number, for checks of a policy, with or without faults, restarts, hidden speeds, wrong lengths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fairlead.traces.formats import Trace
 
 GPUS = ("v100", "p100", "k80")
 MODELS = ("light", "heavy", "picky", "spready")
-# `heavy` needs memory that not every type has, `picky` runs on one type only, `spready` loses on several nodes.
+# `heavy` needs memory that not every type has, `picky` runs on one type only, `spready` is slower on several nodes.
 FACTS = {
     "light": ModelFacts(restart_s=5.0),
     "heavy": ModelFacts(memory_gib=14.0, restart_s=40.0),
@@ -31,7 +31,7 @@ MOST_JOBS = 10
 
 
 def make_world(policy: AnyPolicy, example: int) -> Setup:
-    """The same number, the same world; every job in it can run."""
+    """The world of a number, which is always the same; every job in it can run."""
     random = stream(example, "policy check")
     speeds = _profile(random)
     setup = Setup(
@@ -52,12 +52,10 @@ def make_world(policy: AnyPolicy, example: int) -> Setup:
 
 
 def smaller(setup: Setup) -> Iterator[Setup]:
-    """Simpler worlds next to this one: a job less, or one difficulty less."""
+    """Worlds that are one step simpler: one job less, or one difficulty less."""
     jobs = setup.trace.jobs
     calm = World(seed=setup.world.seed)
-    if (
-        setup.world != calm
-    ):  # first of all: with failing nodes a run without end takes long to tell from one that has one
+    if setup.world != calm:  # first of all, because with failing nodes it takes long to detect a run that never ends
         yield replace(setup, world=calm)
     for i in range(len(jobs)):
         yield _with_jobs(setup, jobs[:i] + jobs[i + 1 :])
@@ -74,7 +72,7 @@ def smaller(setup: Setup) -> Iterator[Setup]:
 
 
 def describe(setup: Setup) -> str:
-    """The world in a few lines that a person can follow."""
+    """A description of the world in a few readable lines."""
     cluster = setup.cluster
     nodes = ", ".join(
         f"{name} ({gpus} {cluster.types[t]})"
@@ -98,7 +96,7 @@ def describe(setup: Setup) -> str:
 def _beyond_defaults(chosen: Settings | World) -> str:
     plain = type(chosen)()
     names = [part.name for part in fields(chosen) if getattr(chosen, part.name) != getattr(plain, part.name)]
-    return ", ".join(f"{name}={getattr(chosen, name)}" for name in names) or "as by default"
+    return ", ".join(f"{name}={getattr(chosen, name)}" for name in names) or "defaults"
 
 
 def _cluster(random: np.random.Generator) -> Cluster:

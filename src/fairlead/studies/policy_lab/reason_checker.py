@@ -88,7 +88,7 @@ def check_reason(
         return
     together = counts(spec, types, nodes.in_all(types))
     most_free = together(nodes.free(types))
-    need(free == most_free, f"{job} is told that {free} GPUs are free, {most_free} are")
+    need(free == most_free, f"{job} has a reason with {free} free GPUs, but there are {most_free}")
     fits = most_free >= wanted
     if code == "Capacity":
         need(in_event and not fits, f"{job} waits for capacity, and {most_free} of {wanted} GPUs are free")

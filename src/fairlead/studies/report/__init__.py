@@ -1,1 +1,1 @@
-"""What a comparison looks like: one page for the browser, and figures for a paper."""
+"""Reports of a comparison: one page for the browser, and figures for a paper."""

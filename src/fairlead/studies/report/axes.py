@@ -1,4 +1,4 @@
-"""Logarithmic axes that can be read: round numbers as ticks, however little the axis spans."""
+"""Readable logarithmic axes: round numbers as ticks, however short the axis is."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterable
 
 FEW, MANY = 4, 9  # ticks
-# Digits of ticks within a decade, each set nearly even on a logarithmic axis.
+# Digits of ticks within a decade; each set is nearly even on a logarithmic axis.
 _DIGITS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7))
 _STEPS = (1, 2, 2.5, 5)
 
 
 def log_range(values: Iterable[float], room: float = 0.08) -> tuple[float, float]:
-    """From below the least to above the most, with this part of the span free at both ends."""
+    """A range around all values, with this part of the span free at both ends."""
     positive = [value for value in values if value > 0]
     if not positive:
         return 0.1, 10.0
     low, high = min(positive), max(positive)
-    span = max(math.log(high / low), math.log(1.5))  # a single value stands in the middle
+    span = max(math.log(high / low), math.log(1.5))  # a single value is in the middle
     free = math.exp(room * span + (span - math.log(high / low)) / 2)
     return low / free, high * free
 
@@ -40,7 +40,7 @@ def tick_text(tick: float) -> str:
 
 
 def _even(low: float, high: float) -> list[float]:
-    """Multiples of a round step: on less than a decade they stand nearly even."""
+    """Multiples of a round step, which are nearly even on less than a decade."""
     most = (high - low) / FEW
     size = 10.0 ** math.floor(math.log10(most))
     step = max(size * step for step in _STEPS if size * step <= most)

@@ -1,4 +1,4 @@
-"""Charts of the page, as the plain objects that plotly.js draws."""
+"""Charts of the page, as plain objects that plotly.js draws."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Chart = dict[str, Any]  # {"data": [...], "layout": {...}}
 FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#222"}
 GRID = "#e6e6e6"
 COLUMNS = 2  # of small multiples
-FRONTIER = Area(560, 385, 7.4, 16)  # pixels in a narrow window; in a wide one names are only further apart
+FRONTIER = Area(560, 385, 7.4, 16)  # pixels in a narrow window; in a wide one, names are further apart
 BELOW = 110  # pixels under a plot, for the axis' title and the legend
 
 
@@ -63,7 +63,7 @@ def frontier(comparison: Comparison, load: float | None) -> Chart:
 
 
 def _label(point: data.Point, spot: Spot, colour: str) -> dict[str, Any]:
-    """The policy's name, with a line to its point where others stood between."""
+    """The policy's name, with a line to its point if other points or names are between them."""
     return {
         "text": _safe(point.policy),
         "x": math.log10(point.x[0]),  # plotly wants the exponents here
@@ -121,7 +121,7 @@ def fragmentation(comparison: Comparison, load: float | None) -> Chart:
 
 
 def tenants(comparison: Comparison, load: float | None) -> dict[str, Chart]:
-    """By policy: one panel per tenant, what it held against what it was entitled to."""
+    """By policy: one panel per tenant with what it held and its entitlement."""
     names, styles = data.tenants_shown(comparison, load), data.styles(comparison)
     charts = {}
     for record in data.first_runs(comparison, load):
@@ -250,7 +250,7 @@ def _layout(x: str, y: str, height: int, top: int = 16) -> dict[str, Any]:
         "plot_bgcolor": "#fff",
         "xaxis": {**axis, "title": {"text": x, "standoff": 8}},
         "yaxis": {**axis, "title": {"text": y, "standoff": 8}},
-        # A legend's place is a part of the plot's height: so many pixels below it, under the axis' title.
+        # The position of a legend is relative to the plot's height: this is a fixed distance below the axis title.
         "legend": {"orientation": "h", "x": 0, "yanchor": "top", "y": -52 / (height - top - BELOW)},
         "hovermode": "closest",
     }

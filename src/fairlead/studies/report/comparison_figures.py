@@ -1,4 +1,4 @@
-"""The page's charts as figures for a paper: vector PDF, and PNG to look at."""
+"""The page's charts as figures for a paper: PDF as vector graphics, and PNG for viewing."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# The page's words for lines and markers in matplotlib's.
+# The page's names of lines and markers, and matplotlib's.
 LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "triangle-down": "v"}
 MARKERS |= {"cross": "P", "x": "X", "star": "*"}
 FRONTIER = Area(290, 195, 4.4, 9.5)  # points
 HOURS = "hours since the first arrival"
-MANY_ROWS = 32  # of a Gantt chart: beyond, only nodes are named
+MANY_ROWS = 32  # of a Gantt chart; with more rows, only nodes are named
 
 
 def draw_all(comparison: Comparison, folder: str, window_h: tuple[float, float] | None = None) -> list[str]:
-    """Every figure as PDF and PNG; names of the files. With several loads the names carry the load."""
+    """Write every figure as PDF and PNG; returns the file names, which include the load if there are several."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -94,7 +94,7 @@ def _frontier(comparison: Comparison, load: float | None) -> Figure:
 
 
 def _log(axis: Axis, low: float, high: float) -> None:
-    """1, 2, 5, 10 instead of powers: a chart of policies rarely spans many decades."""
+    """Ticks at 1, 2, 5, 10 instead of powers of ten, because a chart of policies rarely spans many decades."""
     from matplotlib.ticker import NullLocator
 
     name = "x" if axis is axis.axes.xaxis else "y"
@@ -182,9 +182,9 @@ def _gantt(comparison: Comparison, chart: data.Gantt) -> Figure:
     )
     axes.set(xlim=(chart.from_h, chart.to_h), ylim=(len(chart.rows) - 0.5, -0.5), xlabel=f"{HOURS} ({chart.policy})")
     axes.grid(visible=False)
-    seen = {bar.tenant for bar in chart.bars}
-    keys = [Patch(color=colour, label=name) for name, colour in colours.items() if name in seen]
-    if seen - colours.keys():
+    drawn = {bar.tenant for bar in chart.bars}
+    keys = [Patch(color=colour, label=name) for name, colour in colours.items() if name in drawn]
+    if drawn - colours.keys():
         keys.append(Patch(color=OTHERS, label="others"))
     figure.legend(handles=keys, loc="outside lower center", ncols=4, fontsize=7.5, frameon=False)
     return figure
@@ -225,7 +225,7 @@ _FIGURES: dict[str, Callable[[Comparison, float | None], Figure]] = {
 
 
 def _panels(titles: Sequence[str], y: str) -> tuple[Figure, list[Axes]]:
-    """Small multiples, two to a row; axes without a title are taken away."""
+    """Small multiples, two to a row; axes without a title are removed."""
     columns = min(2, len(titles)) or 1
     rows = max(-(-len(titles) // columns), 1)
     figure = new_figure(rows, columns, "")

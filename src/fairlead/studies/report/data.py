@@ -1,4 +1,4 @@
-"""What the charts show, as plain numbers: the page and the figures draw the same."""
+"""The data of the charts as plain numbers, which both the page and the figures draw."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MOST_POINTS = 300  # of a distribution's curve
 MOST_GPUS = 64  # rows of a Gantt chart
 MOST_BARS = 6000  # of a Gantt chart
 GANTT_H = 24.0
-LEAST_RATIO = 0.01  # a logarithmic axis has no room for 0
+LEAST_RATIO = 0.01  # a logarithmic axis cannot show 0
 CDFS = {
     "jct_s": "JCT, hours",
     "ftf": "finish-time fairness (FTF)",
     "latency_ratio": f"latency ratio (below {LEAST_RATIO:g} drawn there)",
 }
 
-Range = tuple[float, float, float]  # over seeds: mean, least, most
+Range = tuple[float, float, float]  # over seeds: mean, smallest, largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def of_load(comparison: Comparison, load: float | None) -> list[RunRecord]:
 
 
 def first_runs(comparison: Comparison, load: float | None) -> list[RunRecord]:
-    """One run per policy, of the first seed that it finished: charts over time show these."""
+    """One run per policy, of the first seed that it finished, for charts over time."""
     runs: dict[str, RunRecord] = {}
     for record in of_load(comparison, load):
         runs.setdefault(record.policy, record)
@@ -88,7 +88,7 @@ def names_of(records: Sequence[RunRecord]) -> list[str]:
 
 
 def distribution(comparison: Comparison, load: float | None, column: str) -> list[Curve]:
-    """Of all finished jobs of all seeds, by policy: part of the jobs at or below x."""
+    """Distributions by policy over all finished jobs of all seeds: the part of the jobs at or below x."""
     records = of_load(comparison, load)
     curves = []
     for policy in names_of(records):
@@ -113,7 +113,7 @@ def frontier(comparison: Comparison, load: float | None) -> list[Point]:
 
 
 def undominated(points: Sequence[Point]) -> list[Point]:
-    """Those that no other one beats in both means, by JCT, among policies that left no job unfinished."""
+    """The points that no other beats in both means, by JCT, among policies that left no job unfinished."""
     best: list[Point] = []
     for point in sorted((p for p in points if p.whole), key=lambda p: (p.x[0], p.y[0])):
         if not best or point.y[0] < best[-1].y[0]:
@@ -123,7 +123,7 @@ def undominated(points: Sequence[Point]) -> list[Point]:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The axes of the frontier: bounds of both, and where each name stands."""
+    """The axes of the frontier: bounds of both, and the position of each name."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -159,19 +159,19 @@ def utilisation_of(comparison: Comparison, load: float | None, label: str) -> li
 
 
 def fragments_of(comparison: Comparison, load: float | None) -> list[Curve]:
-    """Fragmented GPUs over hours since the first arrival; not of policies that decide single tasks."""
+    """Fragmented GPUs over hours since the first arrival, except for policies that decide single tasks."""
     runs = [(run, run.series.fragmented_gpus) for run in first_runs(comparison, load)]
     return [Curve(run.policy, run.series.hour, values) for run, values in runs if values is not None]
 
 
 def shown_hours(comparison: Comparison, load: float | None) -> float:
-    """Where charts over time end at first: a policy that keeps one job for weeks must not squeeze the others."""
+    """The initial end of charts over time, so that a policy that keeps one job for weeks does not squeeze the others."""
     ends = sorted(record.series.hour[-1] for record in first_runs(comparison, load))
     return min(ends[-1], 1.5 * ends[len(ends) // 2]) if ends else 1.0
 
 
 def highest_share(comparison: Comparison, load: float | None) -> float:
-    """Of a tenant, held or entitled to, within the hours that are shown."""
+    """The highest share that a tenant held or was entitled to within the shown hours."""
     end_h = shown_hours(comparison, load)
     values = [
         value
@@ -185,7 +185,7 @@ def highest_share(comparison: Comparison, load: float | None) -> float:
 
 
 def tenants_shown(comparison: Comparison, load: float | None) -> list[str]:
-    """Those with a series, in the order of their GPU-hours under the first policy."""
+    """Tenants with a series, in the order of their GPU-hours under the first policy."""
     records = first_runs(comparison, load)
     names = {name: None for record in records for name in record.series.tenants}
     tenants = records[0].summary.tenants if records else {}
@@ -216,7 +216,7 @@ def gantts(comparison: Comparison, window_h: tuple[float, float] | None) -> list
 
 
 def _busy_window(comparison: Comparison, records: Sequence[RunRecord]) -> tuple[float, float]:
-    """A day around the median arrival, or what there is of it."""
+    """A day around the median arrival, or the part of it that the run covers."""
     arrivals_h = np.array([job.arrival_s for job in comparison.setup.trace.jobs]) / 3600
     arrivals_h = arrivals_h - arrivals_h.min()
     end_h = min(max(record.series.hour[-1] for record in records), shown_hours(comparison, records[0].load))
@@ -226,7 +226,7 @@ def _busy_window(comparison: Comparison, records: Sequence[RunRecord]) -> tuple[
 
 
 def _shown_nodes(cluster: Cluster) -> list[int]:
-    """As many nodes as have room, taken in turn from every type, shown type by type."""
+    """As many nodes as there is room for, chosen in turn from every type, shown type by type."""
     by_type = [np.flatnonzero(cluster.node_type == t).tolist() for t in range(len(cluster.types))]
     chosen: list[int] = []
     room = MOST_GPUS
@@ -241,7 +241,7 @@ def _shown_nodes(cluster: Cluster) -> list[int]:
 def _bars(
     stays: StayColumns, cluster: Cluster, nodes: Sequence[int], from_s: float, to_s: float, first_s: float
 ) -> list[Bar]:
-    """GPUs of a node are numbered as they are taken: the lowest free first, a job that goes on keeps its own."""
+    """GPUs of a node are numbered as they are taken, the lowest free one first; a job that continues keeps its own."""
     first_row = dict(zip(nodes, np.cumsum([0, *(int(cluster.node_gpus[n]) for n in nodes)]).tolist()[:-1], strict=True))
     free = {n: list(range(int(cluster.node_gpus[n]))) for n in nodes}
     leaving: list[tuple[float, int, list[int]]] = []  # (when, node, GPUs)

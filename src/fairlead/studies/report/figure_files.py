@@ -1,4 +1,4 @@
-"""Figures for papers and reports as files: one look, colour-blind safe, drawn without a display."""
+"""Figure files for papers and reports: one style, safe for colour blindness, drawn without a display."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairlead.model.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette: told apart with every common kind of colour blindness.
+# Okabe and Ito's palette, whose colours can be distinguished with every common kind of colour blindness.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 _SUFFIXES = (".png", ".pdf", ".svg")
 _STYLE: Any = {
@@ -36,9 +36,9 @@ def new_figure(rows: int, columns: int, title: str) -> Figure:
 
 
 def save(figure: Figure, path: str, title: str | None = None) -> None:
-    """As PNG, PDF or SVG, by the name; without the date, so that the same figure gives the same file.
+    """Save a figure as PNG, PDF or SVG, by its file name; without a date, so that the same figure gives the same file.
 
-    The title is for those who ask the file what it is; a paper's figure has a caption instead.
+    The title is stored in the file's metadata; a paper's figure has a caption instead.
     """
     import matplotlib as mpl
 

@@ -1,4 +1,4 @@
-"""Names beside the points of a chart, where they cover neither each other nor a point, and stay inside."""
+"""Positions of names next to the points of a chart, so that they cover neither each other nor a point, and stay inside."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 Box = tuple[float, float, float, float]  # left, right, low, high
 
 _FAR = (0.8, 1.8, 3.0, 4.5, 6.5, 9.0)  # lines of text between a point and its name
-_EIGHTHS = (2, 14, 6, 10, 0, 8, 4, 12, 1, 3, 5, 7, 9, 11, 13, 15)  # of half a turn; the corners first
+_EIGHTHS = (2, 14, 6, 10, 0, 8, 4, 12, 1, 3, 5, 7, 9, 11, 13, 15)  # of half a turn, the corners first
 _DIRECTIONS = tuple((round(math.cos(k * math.pi / 8), 6), round(math.sin(k * math.pi / 8), 6)) for k in _EIGHTHS)
 _SWEEPS = 3
-_OUTSIDE = 20.0  # how much worse than to cover something
+_OUTSIDE = 20.0  # how much worse it is to be outside than to cover something
 _WHISKER = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """Of a plot, in the unit in which text is measured: pixels or points."""
+    """The area of a plot, in the unit of text: pixels or points."""
 
     width: float
     height: float
@@ -28,17 +28,17 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a name stands: its middle, from the point, upwards and to the right."""
+    """The position of a name: its middle relative to the point, upwards and to the right."""
 
     dx: float
     dy: float
-    far: bool  # wants a line to its point
+    far: bool  # needs a line to its point
 
 
 def place_labels(
     names: Sequence[str], at: Sequence[tuple[float, float]], whiskers: Sequence[Box], area: Area
 ) -> list[Spot]:
-    """For points and whiskers given in parts of the area. Greedy, swept over a few times; the same input, the same answer."""
+    """Positions of names, for points and whiskers in parts of the area. Greedy in a few passes, and deterministic."""
     points = [(x * area.width, y * area.height) for x, y in at]
     half = area.line / 3
     marks = [(x - half, x + half, y - half, y + half) for x, y in points]
@@ -56,29 +56,29 @@ def place_labels(
     for _ in range(_SWEEPS):
         for k in order:
             taken.pop(k, None)
-            found = []
+            options = []
             for rank, (spot, box) in enumerate(_candidates(points[k], names[k], area)):
                 covered = sum(_overlap(box, other) for other in (*taken.values(), *marks))
                 covered += _WHISKER * sum(_overlap(box, arm) for arm in arms) + _OUTSIDE * _outside(box, area)
-                found.append((covered + _reach(spot, area), rank, spot, box))
-            _, _, spots[k], taken[k] = min(found)
+                options.append((covered + _reach(spot, area), rank, spot, box))
+            _, _, spots[k], taken[k] = min(options)
     return [spots[k] for k in range(len(names))]
 
 
 def _candidates(point: tuple[float, float], name: str, area: Area) -> list[tuple[Spot, Box]]:
     wide, high = area.letter * len(name) / 2, area.line / 2  # half of each
-    found = []
+    candidates = []
     for n, far in enumerate(_FAR):
         for cos, sin in _DIRECTIONS:
             dx = cos * far * area.line + ((cos > 0) - (cos < 0)) * wide
             dy = sin * far * area.line
             x, y = point[0] + dx, point[1] + dy
-            found.append((Spot(dx, dy, n > 0), (x - wide, x + wide, y - high, y + high)))
-    return found
+            candidates.append((Spot(dx, dy, n > 0), (x - wide, x + wide, y - high, y + high)))
+    return candidates
 
 
 def _reach(spot: Spot, area: Area) -> float:
-    """Near is better, as far as nothing is covered by it."""
+    """The penalty for distance; it is small, because covering something is worse."""
     return 0.02 * area.line * math.hypot(spot.dx, spot.dy) * spot.far
 
 

@@ -1,4 +1,4 @@
-"""One HTML page that holds everything it needs: numbers, charts and the code that draws them."""
+"""One self-contained HTML page: numbers, charts and the code that draws them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairlead.studies.report import charts, data
 from fairlead.traces.files import create_text
 
 KIND = "report/1"
-MOST_DOWN, MOST_ACROSS = 30, 11  # of the table by tenant: columns that a page of 1280 pixels has room for
+MOST_DOWN, MOST_ACROSS = 30, 11  # of the table by tenant; a page of 1280 pixels has room for this many columns
 
 
 def write_page(comparison: Comparison, path: str, window_h: tuple[float, float] | None = None) -> None:
@@ -84,7 +84,7 @@ def _load_text(load: float | None) -> str:
 
 
 def _world(answer: ComparisonAnswer) -> list[tuple[str, str]]:
-    """The rules that were the same for all."""
+    """The rules that were the same for all policies."""
     settings, world = answer.settings, answer.world
     low, high = world.server_factor
     rows = [
@@ -108,7 +108,7 @@ def _profiling(seconds: float) -> str:
 
 
 def _tenant_table(answer: ComparisonAnswer) -> list[dict[str, Any]]:
-    """By load: tenants down and policies across, or the other way where policies are many; the largest tenants first."""
+    """By load: tenants as rows and policies as columns, or vice versa if there are many policies; large tenants first."""
     policies = answer.policy_names
     turned = len(policies) > MOST_ACROSS
     most = MOST_ACROSS if turned else MOST_DOWN
@@ -131,6 +131,6 @@ def _window(comparison: Comparison, window_h: tuple[float, float] | None) -> str
 
 
 def _script(value: Any) -> str:
-    """JSON that can stand inside a script element, whatever names it holds."""
+    """JSON that is safe inside a script element, whatever names it contains."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028")

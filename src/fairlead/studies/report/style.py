@@ -1,7 +1,8 @@
-"""One look for every chart: a policy has the same colour, line and marker wherever a comparison draws it.
+"""One style for every chart: a policy has the same colour, line and marker wherever a comparison draws it.
 
-Colours are Okabe and Ito's, without the yellow that white paper swallows, and two of Tol's: told apart with every common
-kind of colour blindness. With more policies than colours, lines and markers tell them apart too.
+Colours are Okabe and Ito's, without the yellow that is invisible on white paper, and two of Tol's. They can be
+distinguished with every common kind of colour blindness. If there are more policies than colours, lines and markers
+distinguish them too.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ KNOWN = {
 
 
 def styles_of(policies: Sequence[str]) -> dict[str, Style]:
-    """Of all policies of a comparison: of known ones by name alone, of others what is still free, in the order given."""
+    """Styles of all policies of a comparison: known ones by name, others what is still free, in their order."""
     styles = {policy: KNOWN[policy] for policy in policies if policy in KNOWN}
     for policy in policies:
         if policy not in styles:
@@ -74,10 +75,10 @@ def styles_of(policies: Sequence[str]) -> dict[str, Style]:
 
 
 def _free_style(policy: str, taken: Iterable[Style]) -> Style:
-    """The first colour that nobody has; where there is none, the first line in a colour; then by name alone."""
+    """The first unused colour; if there is none, the first unused line in a colour; otherwise by name alone."""
     n = int.from_bytes(hashlib.sha256(policy.encode()).digest()[:8], "big")
     colour, rest = n % len(COLOURS), n // len(COLOURS)
-    # Never a solid line with a circle: those are of policies that we know by name.
+    # Never a solid line with a circle, which belongs to policies that we know by name.
     own = Style(COLOURS[colour], DASHES[1 + rest % 3], MARKERS[3 + rest // 3 % 5])
     lines = {(style.colour, style.dash) for style in taken}
     free = [c for c in COLOURS if c not in {colour for colour, _ in lines}]
@@ -88,6 +89,6 @@ def _free_style(policy: str, taken: Iterable[Style]) -> Style:
 
 
 def tenant_colours(tenants: Sequence[str]) -> dict[str, str]:
-    """In the order given; those that come last share one grey."""
+    """Colours of tenants in their order; the last ones share one grey."""
     own = (BLUE, ORANGE, GREEN, VERMILLION, PINK, SKY, BLACK, WINE)
     return {name: own[i] if i < len(own) else OTHERS for i, name in enumerate(tenants)}

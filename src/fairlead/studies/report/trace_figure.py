@@ -1,4 +1,4 @@
-"""A trace as a figure: when its jobs arrive, how long and how wide they are, and whose they are."""
+"""A trace as a figure: arrivals, durations, widths and tenants of its jobs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _draw_bars(axes: Axes, counts: dict[str, float], x: str, y: str) -> None:
 
 
 def _largest(counts: dict[str, float]) -> dict[str, float]:
-    """The largest ones by name, the rest as one."""
+    """The largest counts by name, and the rest as one."""
     names = list(counts)[:_MOST_TENANTS]
     rest = sum(value for name, value in counts.items() if name not in names)
     return {name: counts[name] for name in names} | ({f"{len(counts) - len(names)} others": rest} if rest else {})

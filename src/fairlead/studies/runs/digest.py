@@ -1,4 +1,4 @@
-"""The digest of the code that numbers come from, so that results of other code are not taken for results of this one."""
+"""The digest of the code that computes numbers, so that results of other code are not used as results of this code."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def every_source(source: Path) -> bool:
 
 @cache
 def code_digest(counts: Callable[[Path], bool] = every_source) -> str:
-    """Of the libraries and of our sources; `counts` leaves out those that the results do not depend on.
+    """The digest of the libraries and of our sources; `counts` excludes sources on which the results do not depend.
 
-    It gets paths relative to the package, such as `rounds/decide.py`.
+    `counts` receives paths relative to the package, such as `rounds/decide.py`.
     """
     digest = hashlib.sha256("".join(f"{library} {version(library)}\n" for library in LIBRARIES).encode())
     root = Path(fairlead.__file__).parent

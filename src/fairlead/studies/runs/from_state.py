@@ -1,4 +1,4 @@
-"""Simulations that start from a folded state: of a journal at a time, or of a live service."""
+"""Simulations that start from a folded state: that of a journal at some time, or of a live service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fairlead.sim.rounds.until import Until
 from fairlead.sim.truth import Truth, World
 from fairlead.studies.runs.simulate import Result
 
-# (job, steps that it has done) -> its true steps; None: as many as were declared.
+# (job, steps that it has done) -> its true steps; None: the declared number.
 Lengths = Callable[[JobSpec, float], float | None]
 _UNFINISHED = (Phase.WAITING, *HAS_GPUS)
 _WORLD = World()
@@ -45,15 +45,15 @@ def simulate_from(
     journal: Journal | None = None,
     tick: Callable[[State], None] | None = None,
 ) -> Result:
-    """Simulate from `state`, which stays as it is, to the end or to `until_s`; the result covers the time before as well.
+    """Simulate from `state`, which does not change, to the end or to `until_s`; the result includes the time before.
 
-    `future` are later arrivals in order of time; every one must be able to run somewhere. A job is as long as declared
+    `future` are later arrivals in order of time; each must be able to run somewhere. A job has its declared length
     unless `lengths` returns another number of steps, which it must for active jobs of unknown length. True speeds are
-    those of `rates`, or what the state's estimator believes: with all that it has learnt, unless the world has hidden
+    those of `rates`, or those of the state's estimator, including all that it has learnt unless the world has hidden
     speeds of its own.
 
-    The policy's memory and the deficits of tenants are no part of a state. With `carried` they are kept, and so is the
-    rhythm of rounds; otherwise they start empty, and the first decision is taken at the next boundary of a round.
+    The policy's memory and the deficits of tenants are not part of a state. With `carried` they are kept, and so are the
+    boundaries of rounds; otherwise they start empty, and the first decision is made at the next boundary of a round.
 
     Faults are drawn as if the world began now, or at `faults_since_s`: 0 continues the faults of a simulated run.
     """
@@ -77,12 +77,12 @@ def check_rounds(state: State) -> None:
 
 
 def header_from(header: Header, state: State, policy: Policy, settings: Settings, world: World) -> Header:
-    """Of a journal that begins from `state`, whose own header is `header`. Memory starts empty in its replays."""
+    """The header of a journal that begins from `state`, whose own header is `header`. Its replays start without memory."""
     more = {key: value for key, value in header.more.items() if key not in ("trace", "begins")}
     more |= {"version": __version__, "level": policy.level, "world": asdict(world), "begins": beginning_to_json(state)}
     return replace(
         header,
-        cluster=state.cluster,  # as it is by then
+        cluster=state.cluster,  # at the time of the state
         policy=policy.name,
         parameters=policy.parameters,
         settings=asdict(settings),
@@ -91,7 +91,7 @@ def header_from(header: Header, state: State, policy: Policy, settings: Settings
 
 
 def _fresh(state: State, round_s: float) -> Carried:
-    """Nothing is remembered; a round in which jobs have started in this very instant is not decided a second time."""
+    """Empty memory; a round in which jobs have started at exactly this time is not decided a second time."""
     now_s, fresh = state.now_s, Carried.fresh(state)
     decided = (state.since_s[: state.jobs] == now_s).any() and next_boundary(now_s, -math.inf, round_s) == now_s
     return replace(fresh, last_s=now_s) if decided else fresh

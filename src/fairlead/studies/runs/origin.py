@@ -1,4 +1,4 @@
-"""Where a simulation starts that continues a run: a journal at a time, or the state of a live service."""
+"""The starting point of a simulation that continues a run: a journal at some time, or the state of a live service."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ SAME = 1e-9  # relative: a length that was computed from samples
 
 @dataclass(frozen=True)
 class Origin:
-    """A folded state, and what is known beside it."""
+    """A folded state, and what else is known about the run."""
 
     name: str
     header: Header
     state: State
     policy: Policy  # the one that decided there
     future: tuple[JobSpec, ...] = ()  # arrivals after the state, with their true lengths
-    true_steps: Mapping[str, float] = field(default_factory=dict)  # job -> its length, where it shows later
-    carried: Carried | None = None  # what the policy remembers, where that is known
+    true_steps: Mapping[str, float] = field(default_factory=dict)  # job -> its length, if later records show it
+    carried: Carried | None = None  # the policy's memory, if it is known
     journal: Path | None = None
 
     def settings(self) -> Settings:
         return settings_of(self.header)
 
     def world(self, seed: int = 0) -> World:
-        """The world that was simulated so far, without the measuring of new models, which does not start from a state."""
+        """The world that was simulated so far, without the measuring of new models, which cannot start from a state."""
         return replace(world_of(self.header) or World(seed=seed), profiling_s=0.0)
 
 
 def journal_origin(path: Path, time_s: float | None = None, policy: Policy | None = None) -> Origin:
-    """What the journal recorded up to a time. Memory is carried over where `policy` is the journal's own, or None."""
+    """The origin at a time of a journal. Memory is carried over if `policy` is the journal's own, or None."""
     header = JournalReader(path).header()
     if header.more.get("level") == Level.TASKS:
         raise InputError("this journal is of single tasks; only runs of rounds can be continued", path=str(path))
@@ -62,14 +62,14 @@ def journal_origin(path: Path, time_s: float | None = None, policy: Policy | Non
 
 
 def service_origin(name: str, header: Header, state: State) -> Origin:
-    """The state of a live service, after its last record; what its policy remembers is not stored."""
+    """The state of a live service after its last record; its policy's memory is not stored."""
     return Origin(name, header, state, as_round_policy(policy_of(header)))
 
 
 def arrivals(origin: Origin, jobs: Iterable[JobSpec], *, skip_impossible: bool = False) -> tuple[JobSpec, ...]:
     """Jobs of a trace that arrive after the origin.
 
-    A journal and its trace share a clock: jobs that had arrived are left out. Of a live service, time counts from now.
+    A journal and its trace share a clock, so jobs that had arrived are left out. For a live service, time counts from now.
     """
     state = origin.state
     if world_of(origin.header) is None:
@@ -97,9 +97,9 @@ def continue_from(
     journal: Path | None = None,
     tick: Callable[[State], None] | None = None,
 ) -> Result:
-    """`simulate_from` an origin. Memory is carried over if nothing but later arrivals is changed.
+    """`simulate_from` an origin. Memory is carried over if only later arrivals change.
 
-    A journal then holds the records up to the origin as well; otherwise it begins from the state.
+    The journal then also contains the records up to the origin; otherwise it begins from the state.
     """
     check_rounds(origin.state)
     same_policy = (policy.name, policy.parameters) == (origin.policy.name, origin.policy.parameters)
@@ -129,13 +129,13 @@ def continue_from(
 
 
 def _repeat(origin: Origin, writer: JournalWriter) -> None:
-    assert origin.journal is not None, "only a journal knows what was remembered"
+    assert origin.journal is not None, "only a journal has the policy's memory"
     for record in records_until(origin.journal, origin.state.now_s):
         writer.decision(record) if isinstance(record, Decision) else writer.event(record)
 
 
 def _later(path: Path, state: State) -> tuple[tuple[JobSpec, ...], dict[str, float]]:
-    """Arrivals that are recorded after the state, and lengths that differ from what was declared."""
+    """Arrivals that are recorded after the state, and lengths that differ from the declared ones."""
     specs, true_steps = list(state.specs), dict[str, float]()
     for record in JournalReader(path).records():
         if isinstance(record, Arrived) and record.time_s > state.now_s:
@@ -151,7 +151,7 @@ def _later(path: Path, state: State) -> tuple[tuple[JobSpec, ...], dict[str, flo
 
 
 def _lengths(origin: Origin, unknown_lasts_s: float | None) -> Lengths:
-    """What shows later; a job of unknown length runs that much longer at its best rate, if that is assumed."""
+    """The lengths that later records show; a job of unknown length runs `unknown_lasts_s` longer at its best rate."""
     estimator, cluster = origin.state.estimator, origin.state.cluster
 
     def steps(spec: JobSpec, done: float) -> float | None:

@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T, R]):
-    """What became of a task: its result, or the reason why there is none."""
+    """The outcome of a task: its result, or the reason why there is none."""
 
     task: T
     result: R | None
@@ -28,9 +28,9 @@ class Outcome(Generic[T, R]):
 
 
 def run_in_processes(run: Callable[[T], R], tasks: Iterable[T], workers: int) -> Iterator[Outcome[T, R]]:
-    """Outcomes as they come, in any order. Leaving early stops the processes.
+    """Outcomes in the order in which they become available. Leaving early stops the processes.
 
-    `run` and the tasks are sent to the processes, so `run` is a function of a module.
+    `run` and the tasks are sent to the processes, so `run` must be a function of a module.
     """
     todo = deque(tasks)
     idle: list[PoolProcess] = []
@@ -58,7 +58,7 @@ def attempt(run: Callable[[T], R], task: T) -> tuple[R | None, str]:
     """The result, or the reason in one line."""
     try:
         return run(task), ""
-    except Exception as error:  # whatever a policy does wrong is a line of the table, not the end of the others
+    except Exception as error:  # an error in a policy becomes a line of the table and does not stop the other runs
         return None, reason_of(error)
 
 
@@ -71,7 +71,7 @@ def reason_of(error: BaseException) -> str:
 
 
 class PoolProcess:
-    """A process and our end of the pipe to it; started fresh, so that it shares no solver and no thread with us."""
+    """A process and our end of the pipe to it; it is spawned, so that it shares no solver and no thread with us."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -81,7 +81,7 @@ class PoolProcess:
         theirs.close()
 
     def start(self, run: Callable[[T], R], task: T) -> bool:
-        """False where the process has died while it was idle: then another one takes the task."""
+        """Start a task. False if the process died while it was idle; another process then gets the task."""
         try:
             self.pipe.send((run, task))
         except OSError:
@@ -90,7 +90,7 @@ class PoolProcess:
         return True
 
     def take(self) -> tuple[Any, str]:
-        """What `attempt` returned in the process, which is dead afterwards if it could not."""
+        """What `attempt` returned in the process, or the reason why the process died."""
         try:
             result, reason = self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -116,7 +116,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed cannot end us, and nobody would take our result."""
+    """End this process with its parent: a parent that was killed cannot do so, and could not take the result."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

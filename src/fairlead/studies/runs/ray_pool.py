@@ -1,4 +1,4 @@
-"""The same tasks on a Ray cluster. Our package is sent along, so that every machine runs this version of it."""
+"""The same tasks on a Ray cluster. Our package is sent with them, so that every machine runs this version of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_WAITING = 4  # tasks handed to Ray per free CPU: enough to keep it busy, fe
 
 
 def run_on_ray(run: Callable[[T], R], tasks: Iterable[T], address: str | None = None) -> Iterator[Outcome[T, R]]:
-    """Outcomes as they come. Without an address the cluster of RAY_ADDRESS, or a new one on this machine."""
+    """Outcomes as they become available. The default is the cluster of RAY_ADDRESS, or a new one on this machine."""
     ray = _import_ray()
     mine = not ray.is_initialized()
     if mine:
@@ -43,7 +43,7 @@ def run_on_ray(run: Callable[[T], R], tasks: Iterable[T], address: str | None = 
 
 
 def check_ray() -> None:
-    """Complain before anything is computed."""
+    """Raise an error if Ray is not installed, before anything is computed."""
     _import_ray()
 
 

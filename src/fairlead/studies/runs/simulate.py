@@ -41,17 +41,17 @@ class Setup:
     world: World = field(default_factory=World)
     restart_s: float | None = None  # overrides every model's cost
     tenant_weight: Mapping[str, float] = field(default_factory=dict)
-    believed: Profile | None = None  # what the scheduler takes for the speeds, where that is not the truth
-    sensing: Sensing = Sensing.TABLE  # what the scheduler learns of speeds while jobs run
+    believed: Profile | None = None  # the speeds that the scheduler assumes, if they are not the true ones
+    sensing: Sensing = Sensing.TABLE  # what the scheduler learns about speeds while jobs run
     changes: tuple[Change, ...] = ()  # nodes that join or leave, or lend GPUs to others
 
     def used_profile(self) -> Profile:
-        """What the run may ask about. The journal holds this much, so the run must not know more."""
+        """The part of the profile that the run may use. The journal contains only this part, so the run must not use more."""
         known = self.profile if self.believed is None else self.believed
         return known.restricted_to({job.model for job in self.trace.jobs}, self.clusters()[-1].gpu)
 
     def clusters(self) -> list[Cluster]:
-        """The cluster at first and after each change; types are never taken away, so the last has them all."""
+        """The cluster at first and after each change; types are never removed, so the last has all of them."""
         return clusters_over_time(self.cluster, self.changes)
 
     def estimator(self) -> Estimator:
@@ -90,7 +90,7 @@ class Result:
 
     @property
     def profiling_share(self) -> float:
-        """Of the GPU-seconds that jobs held."""
+        """The cost of profiling as a part of the GPU-seconds that jobs held."""
         return self.profiling_gpu_s / self.state.busy_gpu_s if self.state.busy_gpu_s > 0 else 0.0
 
 
@@ -102,7 +102,7 @@ def simulate(
 ) -> Result:
     """Run to the end. Every job must be able to run somewhere: see `impossible`.
 
-    `watch` is told what the journal is told.
+    `watch` receives the same records as the journal.
     """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     loop = loop_for(setup.policy)
@@ -124,7 +124,7 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class _Both:
-    """Two journals told the same."""
+    """Writes the same records to two journals."""
 
     first: Journal
     second: Journal
@@ -148,21 +148,21 @@ def open_new(path: Path | None) -> AbstractContextManager[IO[str] | None]:
 
 
 def check_weights(setup: Setup) -> None:
-    """A weight for a tenant that is not there is a slip."""
+    """Refuse a weight for a tenant that has no jobs."""
     tenants = dict.fromkeys(job.tenant for job in setup.trace.jobs)
     for name in setup.tenant_weight:
         if name not in tenants:
             hint = did_you_mean(name, tenants)
-            raise InputError(f'a weight is given for tenant "{name}", which has no jobs; {hint}')
+            raise InputError(f'a weight is set for tenant "{name}", which has no jobs; {hint}')
 
 
 def doubts(setup: Setup) -> tuple[str, ...]:
-    """What may not be meant, for those who read the results."""
+    """Warnings about inputs that may be mistakes, for readers of the results."""
     return (*_short_jobs(setup), *setup.used_profile().doubts())
 
 
 def _short_jobs(setup: Setup) -> tuple[str, ...]:
-    """Jobs that end inside their first round, where GPUs then stay idle to its end."""
+    """A warning if many jobs end inside their first round, so that GPUs are idle until its end."""
     round_s, jobs = setup.settings.round_s, setup.trace.jobs
     if setup.settings.when is not When.ROUNDS:
         return ()
@@ -185,7 +185,7 @@ def _short_jobs(setup: Setup) -> tuple[str, ...]:
 
 
 def impossible(setup: Setup) -> dict[str, str]:
-    """Job id -> why it can never run on this cluster, nor on what it will become."""
+    """Job id -> why it can never run on this cluster, even after its changes."""
     estimators = [setup.estimator().for_cluster(cluster) for cluster in setup.clusters()]
     reasons = {}
     for job in setup.trace.jobs:
@@ -206,13 +206,13 @@ def _why(job: JobSpec, setup: Setup) -> str:
     need = profile.facts_of(job.model).memory_gib
     most = max(float(cluster.memory_gib[t]) for t in allowed)
     if need > most:
-        return f"{job.model} needs {need:g} GiB a GPU, the largest that it may use has {most:g}"
+        return f"{job.model} needs {need:g} GiB per GPU, the largest GPU that it may use has {most:g}"
     types = ", ".join(cluster.types[t] for t in allowed)
     return f"the profile has no speed of {job.model} at {job.gpus} GPUs on any of {types}"
 
 
 def without_impossible(setup: Setup, *, skip: bool) -> tuple[Trace, int]:
-    """The trace without jobs that can never run, and how many those were; an error naming them unless `skip`."""
+    """The trace without jobs that can never run, and the number of these; unless `skip`, an error that names them."""
     reasons = impossible(setup)
     if not reasons:
         return setup.trace, 0

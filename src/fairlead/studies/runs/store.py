@@ -1,4 +1,4 @@
-"""Finished results on disk: what was computed once is not computed again, and an interruption loses nothing."""
+"""Finished results on disk: nothing is computed twice, and an interruption loses nothing."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fairlead.model.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A folder of JSON files. What is in a file, and whether it can be used, is known to the study that wrote it."""
+    """A folder of JSON files. The study that wrote a file knows its content and whether it can be used."""
 
     folder: Path
-    option: str  # of the command line, that chooses another folder
-    fresh: bool = False  # finds nothing, so that everything is computed again
+    option: str  # the command-line option that chooses another folder
+    fresh: bool = False  # `find` returns nothing, so that everything is computed again
 
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 
     def find(self, name: str) -> str | None:
-        """The text of the file; None where there is none."""
+        """The text of the file; None if there is none."""
         if self.fresh:
             return None
         try:
@@ -33,7 +33,7 @@ class Store:
             raise self._refusal("read", error) from None
 
     def keep(self, name: str, text: str) -> None:
-        """The file appears whole or not at all, even if this process is killed in the middle."""
+        """Write a file atomically: it appears whole or not at all, even if this process is killed."""
         path = self.path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

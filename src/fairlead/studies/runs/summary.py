@@ -1,4 +1,4 @@
-"""The table of a run, read from its folded state: the same for a simulated, a replayed and a live run."""
+"""The summary of a run, computed from its folded state: the same for simulated, replayed and live runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ from fairlead.rounds.state import State
 SIZES_GPU_H = (0.0, 1.0, 10.0, 50.0, float("inf"))  # Hops' classes: S, M, L, XL
 RECENT_S = 3600.0
 
-Statistics = Mapping[
-    str, Any
-]  # by name, such as mean, p99 and max: a number each, or None if there is nothing to count
+Statistics = Mapping[str, Any]  # by name, such as mean, p99 and max; None if there are no values
 
 
 @dataclass(frozen=True, slots=True)
 class TenantSummary:
-    """What became of one tenant's finished jobs."""
+    """The results of one tenant's finished jobs."""
 
     jobs_finished: int
     jct_s: Statistics
@@ -44,7 +42,7 @@ class TenantSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The numbers of a run, under the names of its JSON document; docs/metrics.md defines each."""
+    """The numbers of a run, with the names of its JSON document; docs/metrics.md defines each."""
 
     jobs_total: int
     jobs_finished: int
@@ -94,7 +92,7 @@ class FinishedJobs:
 
 def finished_jobs(state: State) -> FinishedJobs:
     ended = np.flatnonzero(state.phase[: state.jobs] == Phase.FINISHED)  # j
-    capacity = state.nodes.peak  # of a cluster that changed, all that a job may have had a slice of
+    capacity = state.nodes.peak  # if the cluster changed, all the GPUs of which a job may have had a slice
     arrival_s = state.arrival_s[ended]
     jct_s = state.end_s[ended] - arrival_s
     samples, rate, width = state.done[ended], state.best_rate[ended], state.width[ended]
@@ -164,7 +162,7 @@ def _of_tenant(
 
 
 def _by_size(wait_s: FloatArray, age_s: FloatArray, width: IntArray) -> dict[str, Statistics]:
-    """Latency ratios of each class that has jobs."""
+    """Latency ratios of each size class that has jobs."""
     gpu_h = age_s * width / 3600
     classes = {f"{low:g}-{high:g}": (low <= gpu_h) & (gpu_h < high) for low, high in pairwise(SIZES_GPU_H)}
     return {
@@ -175,7 +173,7 @@ def _by_size(wait_s: FloatArray, age_s: FloatArray, width: IntArray) -> dict[str
 
 
 def _ratios(over: FloatArray, under: FloatArray) -> FloatArray:
-    """j  of the jobs that have one: a job can be too short for the clock to tell its end from its start."""
+    """j  ratios of the jobs that have one: a job can be so short that its start and end round to the same time."""
     return np.asarray(over[under > 0] / under[under > 0])
 
 
@@ -189,6 +187,6 @@ def _over_time(state: State, integral: float) -> float | None:
 
 
 def _progress_by_tenant(tenant: np.ndarray, alone_s: FloatArray, jct_s: FloatArray) -> FloatArray:
-    """u  time that its jobs would have taken alone on their equal share / time that they took."""
+    """u  time that the tenant's jobs would have taken alone on their equal share / time that they took."""
     alone, took = np.bincount(tenant, alone_s), np.bincount(tenant, jct_s)
     return alone[took > 0] / took[took > 0]

@@ -1,4 +1,4 @@
-"""Who held which GPUs from when to when: kept while a run goes on, and read as averages over slices of time."""
+"""Which job held which GPUs when: recorded during a run, and read as averages over time slices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairlead.rounds.nodes import Nodes
 _LEAVE = (ev.Finished, ev.Failed, ev.Lost, ev.Refused, ev.Cancelled, ev.Held)
 NO_NODE = -1
 NEARLY_ALL = 0.97  # of the jobs
-LONG_TAIL = 1.5  # times as long as nearly all jobs take
+LONG_TAIL = 1.5  # times the time in which nearly all jobs end
 _END = (ev.Finished, ev.Failed, ev.Cancelled)
 
 
@@ -36,7 +36,7 @@ class Stays:
 
 @dataclass(frozen=True, slots=True)
 class TenantSeries:
-    """Of a tenant, by slice: the part of all GPUs that it held, and the part that it was entitled to."""
+    """For a tenant, by slice: the part of all GPUs that it held, and the part to which it was entitled."""
 
     share: list[float]
     entitled: list[float]
@@ -44,7 +44,7 @@ class TenantSeries:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A run over time, as averages over slices. Fragments are None where only the type of a stay is known."""
+    """A run over time, as averages over slices. Fragments are None if only the type of a stay is known."""
 
     hour: list[float]  # middle of each slice, since the first arrival
     utilisation: Mapping[str, list[float]]  # by type
@@ -59,7 +59,7 @@ def series_from_json(value: Mapping[str, Any]) -> Series:
 
 
 class NodeChange(NamedTuple):
-    """From `time_s` on this many GPUs of the node are `there` for us, of the `size` that it has."""
+    """From `time_s` on, `there` of the node's `size` GPUs are available to us."""
 
     time_s: float
     node: int
@@ -69,11 +69,11 @@ class NodeChange(NamedTuple):
 
 
 class Timeline:
-    """Told of every event and decision, like a journal."""
+    """Receives every event and decision, like a journal."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.first = cluster
-        self._nodes = Nodes(cluster)  # of which nobody takes GPUs here
+        self._nodes = Nodes(cluster)  # used without taking GPUs from it
         self.tenants: dict[str, int] = {}
         self.tenant_of: list[int] = []  # j
         self.width: list[int] = []  # j
@@ -87,7 +87,7 @@ class Timeline:
 
     @property
     def cluster(self) -> Cluster:
-        """As it is after what was told so far."""
+        """The cluster after the events so far."""
         return self._nodes.cluster
 
     def event(self, event: ev.Event) -> None:
@@ -141,11 +141,11 @@ class Timeline:
 def read_series(line: Timeline, tenant_weight: Mapping[str, float], slices: int, most_tenants: int) -> Series:
     """Averages over slices of the run: GPUs in use by type, shares and entitlements of tenants, fragments.
 
-    Most slices are equal and lie before the time at which nearly all jobs have ended; a long tail gets a few wide ones.
+    Most slices are equal and before the time at which nearly all jobs have ended; a long tail gets a few wide slices.
 
-    A tenant is entitled to w_u / (sum of w over tenants with active jobs) of the GPUs, but to no more than its
-    active jobs ask for. A free GPU is a *fragment* for a job of width d where its node has fewer than min(d, size of the node) free GPUs;
-    fragments are averaged over the widths of the workload.
+    A tenant is entitled to w_u / (sum of w over tenants with active jobs) of the GPUs, but to no more than its active
+    jobs request. A free GPU is a *fragment* for a job of width d if its node has fewer than min(d, size of the node) free
+    GPUs; fragments are averaged over the widths of the workload.
     """
     stays = line.stays()
     first_s = min(line.arrival_s, default=0.0)
@@ -179,7 +179,7 @@ def _edges(line: Timeline, first_s: float, slices: int) -> FloatArray:
 def _tenant_series(
     line: Timeline, stays: Stays, tenant_weight: Mapping[str, float], edges_s: FloatArray, all_up: FloatArray, most: int
 ) -> dict[str, TenantSeries]:
-    """Of the tenants that held most."""
+    """The series of the tenants that held most."""
     tenant_of = np.array(line.tenant_of, dtype=np.int64)
     names = list(line.tenants)
     owner = tenant_of[stays.job] if len(stays.job) else stays.job
@@ -199,7 +199,7 @@ def _tenant_series(
 
 
 def _asked(line: Timeline, tenant_of: IntArray, tenants: int) -> tuple[FloatArray, FloatArray]:
-    """Moments (k) at which a job arrives or ends, and the GPUs that active jobs of tenants ask for from then on (k,u)."""
+    """Times (k) at which a job arrives or ends, and the GPUs that active jobs of tenants request from then on (k,u)."""
     arrival_s, end_s, width = np.array(line.arrival_s), np.array(line.end_s), np.array(line.width, dtype=np.float64)
     moments_s = np.unique(np.concatenate((arrival_s, end_s[np.isfinite(end_s)])))
     change = np.zeros((len(moments_s) + 1, tenants))
@@ -209,7 +209,7 @@ def _asked(line: Timeline, tenant_of: IntArray, tenants: int) -> tuple[FloatArra
 
 
 def _mean_held(stays: Stays, mine: np.ndarray, edges_s: FloatArray) -> FloatArray:
-    """GPUs held, by slice."""
+    """Mean GPUs held, by slice."""
     gpus = stays.gpus[mine]
     times_s = np.concatenate((stays.start_s[mine], stays.end_s[mine]))
     order = np.argsort(times_s, kind="stable")
@@ -217,7 +217,7 @@ def _mean_held(stays: Stays, mine: np.ndarray, edges_s: FloatArray) -> FloatArra
 
 
 def _mean_up(line: Timeline, t: int, edges_s: FloatArray) -> FloatArray:
-    """GPUs of the type on nodes that are up, by slice."""
+    """Mean GPUs of the type on nodes that are up, by slice."""
     there = dict(enumerate(line.first.node_gpus.tolist()))
     at_first = int(line.first.capacity[t]) if t < len(line.first.types) else 0
     times_s, more = [-1.0], [at_first]
@@ -241,7 +241,7 @@ def _fragments(line: Timeline, stays: Stays, edges_s: FloatArray) -> tuple[Float
         changes += [(when, n, sign * g, None) for when, n, g in zip(times_s, node, gpus_of, strict=True)]
     changes += [(change.time_s, change.node, 0, change) for change in line.node_changes]
     changes.sort(key=lambda change: change[0])
-    # Starts and ends of one instant may come in any order: only what holds after the last of them is kept.
+    # Starts and ends at the same time may come in any order, so only the value after the last of them is kept.
     fragments, idle = sum(lost[s][s] for s in size), float(sum(size))
     times, values = [-1.0], [(fragments, idle)]
     for when, n, gpus, change in changes:
@@ -263,13 +263,13 @@ def _fragments(line: Timeline, stays: Stays, edges_s: FloatArray) -> tuple[Float
 
 
 def _expected_fragments(size: int, widths: Sequence[int]) -> list[float]:
-    """By free GPUs of a node of this size: free x part of the jobs that would need more of it."""
+    """By the number of free GPUs of a node of this size: free x part of the jobs that would need more of the node."""
     need = np.minimum(np.array(widths, dtype=np.int64), size)
     return [float(free * (need > free).mean()) if len(need) else 0.0 for free in range(size + 1)]
 
 
 def _slice_means(times_s: FloatArray, values: FloatArray, edges_s: FloatArray) -> FloatArray:
-    """Of a function that takes values[k] from times_s[k] to times_s[k + 1], and 0 before the first."""
+    """Means by slice of a function that is values[k] from times_s[k] to times_s[k + 1], and 0 before the first."""
     if not len(times_s):
         return np.zeros(len(edges_s) - 1)
     area = np.concatenate(([0.0], np.cumsum(np.asarray(values)[:-1] * np.diff(times_s))))

@@ -1,4 +1,4 @@
-"""What a run has learnt of speeds, read from its journal: of nodes, and of one job by the layer that answers."""
+"""What a run has learnt about speeds, read from its journal: for nodes, and for one job with the layer that knows it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class LearntNode:
     node: str
     type: str
     relative: float | None  # to the profile's speed of its type
-    jobs: int  # that it was learnt from
+    jobs: int  # from which it was learnt
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRate:
-    """Of a job on one node, with the layer of the estimator that knows it."""
+    """The expected rate of a job on one node, with the layer of the estimator that knows it."""
 
     node: str
     type: str
@@ -39,13 +39,13 @@ class LearntJob:
     job: str
     model: str
     nodes: tuple[ExpectedRate, ...]
-    spread: Mapping[str, float]  # by type: the rate over several nodes / on the slowest of them alone
+    spread: Mapping[str, float]  # by type: the rate on several nodes / the rate on the slowest of them alone
 
 
 def learnt_of_nodes(path: Path) -> list[LearntNode]:
-    """Each node's speed over what the profile says of its type, for all jobs.
+    """Each node's speed relative to the profile's speed of its type, over all jobs.
 
-    None where no job ran on that node alone, or where the run kept no such number (it senses types or servers only).
+    None if no job ran on that node alone, or if the run did not learn it (with sensing of types or servers only).
     """
     state, learner = _folded(path)
     cluster = state.cluster
@@ -57,7 +57,7 @@ def learnt_of_nodes(path: Path) -> list[LearntNode]:
 
 
 def learnt_of_job(path: Path, id_: str) -> LearntJob:
-    """The rate that is expected of a job on each node it may use, at its reference width or the whole node if that is less."""
+    """The expected rate of a job on each node that it may use, at its reference width, or on the whole node if that is less."""
     state, learner = _folded(path)
     if id_ not in state.position:
         raise NotFoundError(f'job "{id_}" is not in the journal; `fairlead journal` or the trace lists the ids')

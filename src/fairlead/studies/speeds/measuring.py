@@ -1,4 +1,4 @@
-"""How fast a job is on each GPU type, measured by running a few of its steps there. The job must report its steps."""
+"""Measures the speed of a job on each GPU type by running a few of its steps there. The job must report its steps."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeeds:
-    """Rows for the types that gave one, and by type why the others did not."""
+    """Rows for the types that could be measured, and the reason for each type that could not."""
 
     rows: tuple[Speed, ...]
     failures: dict[str, str]
     note: str  # whether the GPUs were real
-    parts: dict[tuple[str, str], Parts]  # (model, GPU), where the job told them and the GPU's links are known
+    parts: dict[tuple[str, str], Parts]  # (model, GPU), if the job reported them and the GPU's links are known
     links: dict[str, Links]
 
     def profile(self, name: str) -> Profile:
@@ -49,9 +49,9 @@ def profile_job(
     limit_s: float = 300.0,
     emulate: bool = False,
 ) -> MeasuredSpeeds:
-    """On this machine, one type after another, in a scratch directory: the job's own checkpoints are left alone.
+    """Measure a job on this machine, one type after another, in a scratch directory that leaves its checkpoints alone.
 
-    Where GPUs are emulated their pace is that of `known`, so that the result says how the emulation runs and no more.
+    Emulated GPUs run at the pace of `known`, so the result then describes only the emulation.
     """
     devices = choose_devices(cluster, detect(), emulate=emulate)
     speed = TableEstimator(known, cluster).type_speed().tolist()
@@ -67,11 +67,11 @@ def profile_job(
             if isinstance(outcome, str):
                 failures[cluster.types[t]] = outcome
                 continue
-            row, told = outcome
+            row, reported = outcome
             rows.append(row)
-            if told is not None:
+            if reported is not None:
                 try:
-                    parts[row.model, row.gpu] = _parts(told, row, known)
+                    parts[row.model, row.gpu] = _parts(reported, row, known)
                 except InputError as error:
                     failures[f"{cluster.types[t]}, parts"] = str(error)
     linked = {gpu: links for _, gpu in parts if (links := known.links_of(gpu)) is not None}
@@ -89,10 +89,10 @@ def measure_on(
     limit_s: float,
     source: str,
 ) -> tuple[Speed, Mapping[str, float] | None] | str:
-    """A row and the parts that the job told, or why there is no row."""
+    """A row and the parts that the job reported, or the reason why there is no row."""
     gpus = _first_gpus(cluster, type_, spec.gpus)
     if gpus is None:
-        return f"the cluster has {cluster.capacity[type_]} GPUs of this type, the job wants {spec.gpus}"
+        return f"the cluster has {cluster.capacity[type_]} GPUs of this type, the job needs {spec.gpus}"
     lease = Lease(f"{spec.id}-{cluster.types[type_]}", 1, gpus, replace(command, checkpoint_dir=None))
     try:
         with _running(runner, lease):
@@ -110,24 +110,24 @@ def measure_on(
     return Speed(spec.model, cluster.gpu[type_], spec.gpus, nodes, batch, rate, source), last.parts
 
 
-def _parts(told: Mapping[str, float], row: Speed, known: Profile) -> Parts:
-    """What the job said of an iteration, checked."""
+def _parts(reported: Mapping[str, float], row: Speed, known: Profile) -> Parts:
+    """The parts of an iteration that the job reported, checked."""
     if known.links_of(row.gpu) is None:
-        raise InputError(f"the job told parts, but no links of {row.gpu} are known; give them with --throughputs")
-    values = {"batch": row.batch, **told}
+        raise InputError(f"the job reported parts, but no links of {row.gpu} are known; add them with --throughputs")
+    values = {"batch": row.batch, **reported}
     names = {f.name: f.default is MISSING for f in fields(Parts) if f.name != "source"}
     for name in values:
         if name not in names:
-            raise InputError(f'the job told a part "{name}"; wanted {", ".join(names)}')
+            raise InputError(f'the job reported a part "{name}"; wanted {", ".join(names)}')
     missing = [name for name, needed in names.items() if needed and name not in values]
     if missing:
-        raise InputError(f"the job told parts without {missing[0]}; report it as well")
+        raise InputError(f"the job reported parts without {missing[0]}; report it as well")
     ahead = bool(values.pop("loads_ahead", True))
     return Parts(**values, loads_ahead=ahead, source=row.source)
 
 
 def _watch(runner: Runner, lease: Lease, steps: int, limit_s: float) -> tuple[Report | None, Report | None, str]:
-    """The first report after the warm-up, the last one that was seen, and why nobody looked longer."""
+    """The first report after the warm-up, the last report, and why the measurement ended."""
     first = last = None
     give_up_s = time.monotonic() + limit_s
     while time.monotonic() < give_up_s:
@@ -138,7 +138,7 @@ def _watch(runner: Runner, lease: Lease, steps: int, limit_s: float) -> tuple[Re
                 first = report
             last = report
             if first is not None and first.step is not None and report.step >= first.step + steps:
-                return first, last, "enough was seen"
+                return first, last, "enough steps were reported"
         if sight.condition is Condition.ENDED:
             return first, last, f"the job ended with exit code {sight.code}"
         if sight.condition is Condition.VANISHED:
@@ -149,15 +149,15 @@ def _watch(runner: Runner, lease: Lease, steps: int, limit_s: float) -> tuple[Re
 
 @contextmanager
 def _running(runner: Runner, lease: Lease) -> Iterator[None]:
-    """Nothing of it is left afterwards, however the measurement ends."""
+    """Run the job and remove everything of it afterwards, however the measurement ends."""
     runner.launch(lease)
     try:
         yield
     finally:
         heard = runner.ask_to_stop(lease)
         kill_s = time.monotonic() + lease.command.grace_s
-        while (seen := runner.look([lease.key]).sight(lease.key).condition) not in OVER:
-            if seen in (Condition.NEVER_CLAIMED, Condition.QUEUED):
+        while (condition := runner.look([lease.key]).sight(lease.key).condition) not in OVER:
+            if condition in (Condition.NEVER_CLAIMED, Condition.QUEUED):
                 runner.revoke(lease.key)
             elif time.monotonic() >= kill_s:
                 runner.kill(lease)
@@ -167,12 +167,12 @@ def _running(runner: Runner, lease: Lease) -> Iterator[None]:
 
 
 def _first_gpus(cluster: Cluster, type_: int, gpus: int) -> tuple[Gpu, ...] | None:
-    """On as few nodes as hold them, the largest first."""
-    found: list[Gpu] = []
+    """GPUs on as few nodes as possible, the largest node first; None if there are too few."""
+    chosen: list[Gpu] = []
     nodes = [n for n in range(len(cluster.nodes)) if cluster.node_type[n] == type_]
     for n in sorted(nodes, key=lambda n: (-int(cluster.node_gpus[n]), n)):
-        left = gpus - len(found)
-        found += [
+        left = gpus - len(chosen)
+        chosen += [
             Gpu(cluster.nodes[n], cluster.types[type_], slot) for slot in range(min(int(cluster.node_gpus[n]), left))
         ]
-    return tuple(found) if len(found) == gpus else None
+    return tuple(chosen) if len(chosen) == gpus else None

@@ -1,4 +1,4 @@
-"""FFT's claims beside what its experiment found, with the sentences that say why they differ."""
+"""FFT's claims next to the measurements of its experiment, with sentences that explain the differences."""
 
 from __future__ import annotations
 
@@ -13,42 +13,52 @@ from fairlead.studies.papers.spread import SeedSpread
 from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
 WORLD = """\
-12 T4, 12 A10 and 12 V100 (16, 24, 32 GB), four to a host, 300 s rounds; trace 1 all four GPUs wide, trace 2 widths 1, 2, 3, 4, 8.
-Speeds of VGG, ResNet and DenseNet from a public table by the first author. Ours where the paper is silent: the other speeds,
-34 s + state / 1.25 GB/s for a move (two minutes for the largest model, as in its Fig. 2), 15 % loss for a gang over several hosts,
-Philly-like durations cut at a day and at two rounds and scaled to a load of 2.2 of the pooled GPUs."""
+The cluster has 12 T4, 12 A10 and 12 V100 (16, 24, 32 GB), four to a host, with rounds of 300 s. Jobs of trace 1 are all
+four GPUs wide; those of trace 2 have widths of 1, 2, 3, 4 and 8. Speeds of VGG, ResNet and DenseNet are from a public table
+by the first author. The rest is ours, because the paper does not state it: the other speeds, 34 s + state / 1.25 GB/s for
+a move (two minutes for the largest model, as in its Fig. 2), a loss of 15 % for a gang on several hosts, and Philly-like
+durations between two rounds and a day, scaled to a load of 2.2 of the pooled GPUs."""
 READING = """\
-"Times" (x) are the baseline's number over FFT's, above 1 FFT is better. FTF is JCT / T_id by the mean-active-jobs rule. The
-paper calls its Gavel "SJF-like": max-min and shortest-first are both here; "its variant" of Tiresias knows lengths. `fft` is
-our default, ranked costs (docs/decisions/0021-fft-ranked-costs.md), whose parameters were chosen on seeds 100-105; "as printed" are the
-paper's equations (3) and (5)."""
+"Times" (x) are the baseline's number divided by FFT's; above 1, FFT is better. FTF is JCT / T_id by the mean-active-jobs
+rule. The paper calls its Gavel "SJF-like", so max-min and shortest-first are both included; "its variant" of Tiresias
+knows lengths. `fft` is our default, ranked costs (docs/decisions/0021-fft-ranked-costs.md), whose parameters were chosen
+on seeds 100-105; "as printed" means the paper's equations (3) and (5)."""
 
 UNKNOWN = "we do not know why."
-MAX_MIN = "max-min spreads GPUs over all active jobs and pays with JCT as the backlog grows, more than a rule that is like SJF."
-SHORTEST = "our shortest-first form is Gavel's order objective with the order of remaining times, a stronger rule than its paper's sentence."
+MAX_MIN = "max-min spreads GPUs over all active jobs, so its JCT grows with the backlog, more than that of a rule similar to SJF."
+SHORTEST = (
+    "our shortest-first form is Gavel's order objective with the order of remaining times, a stronger rule than the one "
+    "that its paper describes."
+)
 NO_STOP = (
     "AlloX never interrupts a job, so under a backlog short jobs wait behind long ones; the paper's load is not known."
 )
 VARIANT = "our form of the variant knows lengths too, and under a backlog most of the gain comes from knowing them."
-ONE_JOB = "the largest FTF is a single job's number, so it moves from seed to seed."
-FAIR_TIME = "a backlog makes fair times long, and short jobs first end most jobs well within them; the paper's load is not known."
-ROTATES = "max-min moves jobs between types all the time to give everyone its part of each; ranked costs charge for a move what it costs."
-ERRORS = "lengths span orders of magnitude, so an error of 30 % moves few jobs past each other."
+ONE_JOB = "the largest FTF is the number of a single job, so it differs from seed to seed."
+FAIR_TIME = (
+    "a backlog makes fair times long, and with short jobs first most jobs end well within them; the paper's load is not "
+    "known."
+)
+ROTATES = (
+    "max-min moves jobs between types all the time to give every job its part of each; ranked costs charge the cost of a "
+    "move."
+)
+ERRORS = "lengths span orders of magnitude, so an error of 30 % changes the order of few jobs."
 PRINTED = """\
-the printed equations lose: Phi (3) counts what a slow type costs by volume, d W / theta, so a round's fast GPUs go to the
-longest of the jobs that run, and jobs of one or two rounds stay on a T4."""
+the printed equations lose: Phi (3) counts the cost of a slow type by volume, d W / theta, so the fast GPUs of a round go to
+the longest of the running jobs, and jobs of one or two rounds stay on a T4."""
 
 LIMITS = (
     """\
-**Table 1 and Fig. 2** of the paper, its worked examples, contradict each other under equation (3); ranked costs give both
-(docs/decisions/0020-fft-unit-and-program.md, 0021, and tests/policies). How kappa trades JCT for the worst case, and other traces than
-these, are in 0021 too: on a half-empty cluster FFT is not ahead.""",
+**Table 1 and Fig. 2** of the paper, its worked examples, contradict each other under equation (3); ranked costs reproduce
+both (docs/decisions/0020-fft-unit-and-program.md, 0021, and tests/policies). 0021 also shows how kappa trades JCT for the
+worst case, and results on other traces: on a half-empty cluster FFT is not ahead.""",
     """\
-**Not rebuilt:** PAL (SC 2024; the paper is 2.11x and 2.38x ahead of it) places jobs by measured variability of single GPUs and by
-locality, on top of another order. Neither the variability of FFT's GPUs nor the order that it gave PAL is published, so any number of ours
-would be invented. The paper's traces 3 to 9, the cost of fetching datasets after a move, and the share of placements on A10 hosts are
-left out: what they are made of is not published. The paper simulates up to 20,000 jobs; here are 4,000 on ten times the cluster
-(`python -m benchmarks scale` has 10,000).""",
+**Not reproduced:** PAL (SC 2024; the paper is 2.11x and 2.38x ahead of it) places jobs by the measured variability of single
+GPUs and by locality, on top of another order. Neither the variability of FFT's GPUs nor the order that it used for PAL is
+published, so any number of ours would be invented. The paper's traces 3 to 9, the cost of fetching datasets after a move,
+and the share of placements on A10 hosts are left out, because their inputs are not published. The paper simulates up to
+20,000 jobs; we simulate 4,000 on ten times the cluster (`python -m benchmarks scale` has 10,000).""",
 )
 
 TIMES, PLAIN, PERCENT = "times", "plain", "percent"
@@ -134,7 +144,7 @@ def study(scale: FftScale, parts: dict[str, Any]) -> Study:
     rows = [_claim(line, both, scale) for line in LINES]
     rows += [_makespan(both), _starvation(both), *_printed(both), *_errors(parts["wrong lengths"])]
     rows.append(_profiling(parts["profiling"]))
-    tables = [Table(f"paper beside ours, {scale.jobs} jobs", seeds, ("trace 1", "trace 2"), tuple(rows))]
+    tables = [Table(f"the paper and our measurements, {scale.jobs} jobs", seeds, ("trace 1", "trace 2"), tuple(rows))]
     if "large simulation" in parts:
         large = tuple(_claim(line, [parts["large simulation"]], scale) for line in LARGE)
         title = f"ten times the cluster, mixed widths, {scale.large_jobs} jobs"
@@ -156,7 +166,7 @@ def _claim(line: Line, parts: list[dict[str, Any]], scale: FftScale) -> Claim:
     elif why == UNKNOWN:
         off = [(v, w) for v, w in zip(ours, _wanted(line, ours), strict=True) if v.mean < w or line.judged == ALIKE]
         if all(v.low <= wanted <= v.high for v, wanted in off):
-            why = "where ours is off, the paper's number lies within our spread over seeds."
+            why = "where ours differs, the paper's number is within our spread over seeds."
     return Claim(line.claim, line.paper, _cells(line, ours), why, verdict)
 
 
@@ -189,11 +199,12 @@ def _verdict(line: Line, ours: Sequence[SeedSpread]) -> Verdict | None:
 
 
 def _makespan(both: list[dict[str, Any]]) -> Claim:
-    """Over the baseline that takes longest, since the paper does not say which one 3.12x is over."""
+    """Compared with the baseline that takes longest, because the paper does not state to which baseline 3.12x refers."""
     worst = [max(BASELINES, key=lambda name, p=part: p[name]["times_better"]["makespan_h"].mean) for part in both]  # type: ignore[misc]
     ours = [part[name]["times_better"]["makespan_h"] for part, name in zip(both, worst, strict=True)]
     verdict = verdicts.up_to(ours, 3.12)
-    note = f"the paper does not say over which baseline; of ours the longest is that of {' and '.join(dict.fromkeys(worst))}."
+    longest = " and ".join(dict.fromkeys(worst))
+    note = f"the paper does not state the baseline; of ours, {longest} takes longest."
     busy = f"{note} Every rule keeps the GPUs busy while there is a backlog, so there is less to gain than in JCT."
     why = verdicts.why(verdict, busy, note)
     return Claim(
@@ -206,10 +217,10 @@ def _starvation(both: list[dict[str, Any]]) -> Claim:
     verdict = verdicts.gain(ours, 2.03)
     first = both[0]
     why = (
-        "any rule that puts short jobs first lets the longest wait under a backlog, max-min gives everyone a slice soon: on trace 1 "
-        f"the longest wait for a first round is {first['fft']['starvation_h'].mean:.1f} h under fft and "
-        f"{first['gavel']['starvation_h'].mean:.1f} h under max-min, so the paper's 2.03x cannot be against max-min. "
-        "The bound that FFT promises holds and is tested."
+        "under a backlog, any rule that puts short jobs first makes the longest ones wait, while max-min soon gives every "
+        f"job a slice: on trace 1 the longest wait for a first round is {first['fft']['starvation_h'].mean:.1f} h under fft "
+        f"and {first['gavel']['starvation_h'].mean:.1f} h under max-min, so the paper's 2.03x cannot refer to max-min. "
+        "FFT's own bound holds and is tested."
     )
     below = all(values.mean < 1.0 for values in ours)
     cells = tuple(number(v, 2, "x") for v in ours)
@@ -246,7 +257,7 @@ def _profiling(measured: dict[str, Any]) -> Claim:
     cells = tuple(percent(values, 2, signed=False) for values in ours)
     verdict = verdicts.at_most(ours, 0.008)
     why = verdicts.why(
-        verdict, "every model is measured once on each type, which weighs more the fewer jobs there are."
+        verdict, "every model is measured once on each type, which counts for more if there are fewer jobs."
     )
     return Claim("measuring models / GPU time of training", "at most 0.8 %", cells, why, verdict)
 
@@ -261,15 +272,15 @@ def _decision(cpu_s: SeedSpread) -> Table:
 def _runs(name: str, part: dict[str, Any], seeds: str) -> Table:
     times = {"jct_h": "mean JCT, h", "makespan_h": "makespan, h", "fractional": "fractional JCT / bound"}
     fair = {"mean_ftf": "mean FTF", "max_ftf": "max FTF", "max_ftf_isolated": "max FTF by the isolated run"}
-    moves = {"starvation_h": "longest starvation, h", "migrations": "migrations a job"}
+    moves = {"starvation_h": "longest starvation, h", "migrations": "migrations per job"}
     columns = {**times, **fair, **moves}
     rows = tuple(Claim(policy, "", tuple(number(row[metric]) for metric in columns)) for policy, row in part.items())
     return Table(f"{name}: every policy", seeds, tuple(columns.values()), rows)
 
 
 def _ahead(both: list[dict[str, Any]]) -> str:
-    """Against whom FFT is ahead on average, against whom on every seed, and where not."""
-    said = []
+    """The baselines that FFT beats on average, on every seed, and not at all."""
+    sentences = []
     for text, metric in (("mean JCT", "jct_h"), ("largest FTF", "max_ftf")):
         rivals = [
             (name, i + 1, part[name]["times_better"][metric]) for name in BASELINES for i, part in enumerate(both)
@@ -279,14 +290,14 @@ def _ahead(both: list[dict[str, Any]]) -> str:
         thin = [
             f"{name} on trace {trace} ({v.mean:.3f}x)" for name, trace, v in rivals if v.low > 1.0 and v.mean < 1.05
         ]
-        won = "every baseline on both traces" if not lost else f"the baselines but {', '.join(lost)}"
-        said.append(
+        won = "every baseline on both traces" if not lost else f"the baselines except {', '.join(lost)}"
+        sentences.append(
             f"In {text} FFT is ahead of {won} on average"
             + (f"; not on every seed against {', '.join(some)}" if some else "")
             + (f"; by less than 5 % against {', '.join(thin)}" if thin else "")
             + "."
         )
-    return f"**Against whom.** {' '.join(said)}"
+    return f"**Comparison by baseline.** {' '.join(sentences)}"
 
 
 def _compensation(both: list[dict[str, Any]]) -> str:
@@ -298,8 +309,8 @@ def _compensation(both: list[dict[str, Any]]) -> str:
         return " and ".join(f"{part[bare][metric].mean / part[full][metric].mean:.2f}" for part in both)
 
     return (
-        "**Compensation.** Without it JCT is "
-        f"{off('fft, no compensation', 'jct_h')} and the largest FTF {off('fft, no compensation', 'max_ftf')} times that with it "
-        "(traces 1 and 2). Of the equations as printed these are "
-        f"{printed('jct_h')}, and {printed('max_ftf')}. Ranked costs compensate only who can no longer end within the fair time."
+        f"**Compensation.** Without it, JCT is {off('fft, no compensation', 'jct_h')} times and the largest FTF "
+        f"{off('fft, no compensation', 'max_ftf')} times that with it (traces 1 and 2). For the equations as printed, these "
+        f"factors are {printed('jct_h')}, and {printed('max_ftf')}. Ranked costs compensate only jobs that can no longer end "
+        "within their fair time."
     )

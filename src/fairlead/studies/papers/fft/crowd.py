@@ -1,4 +1,4 @@
-"""A cluster full of jobs at one moment, drawn at random: what a single decision at scale is measured on."""
+"""A random cluster full of jobs at one moment, for measuring a single decision at scale."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODELS = 40
 
 
 def crowd(gpus: int, types: int, jobs: int, seed: int) -> State:
-    """Nobody runs yet; lengths span three decades, widths are 1 to 8."""
+    """A state in which no job runs yet; lengths span three decades, widths are 1 to 8."""
     random = np.random.default_rng(seed)
     models = [f"m{k}" for k in range(MODELS)]
     rate = random_speeds(random, len(models), types)
@@ -41,7 +41,7 @@ def crowd(gpus: int, types: int, jobs: int, seed: int) -> State:
 
 
 def random_speeds(random: np.random.Generator, rows: int, types: int) -> FloatArray:
-    """j,i  relative to the slowest type of each job."""
+    """j,i  speeds relative to the slowest type of each job."""
     steps = np.hstack([np.ones((rows, 1)), random.uniform(0.8, 2.0, (rows, types - 1))])
     speeds = np.exp(np.cumsum(np.log(steps), axis=1))
     return np.asarray(speeds / speeds.min(axis=1, keepdims=True))

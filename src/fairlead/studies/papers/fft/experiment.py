@@ -1,8 +1,8 @@
-"""FFT's headlines again: completion times and fairness on its test bed, beside its baselines (ICS 2025).
+"""FFT's main results, reproduced: completion times and fairness on its test bed, with its baselines (ICS 2025).
 
 12 T4, 12 A10 and 12 V100, four to a host, rounds of five minutes, 800 jobs over two days. Speeds of VGG, ResNet and
-DenseNet are from a public table by the paper's first author (batch 512, 1 and 4 GPUs); what the paper leaves open is
-marked as ours.
+DenseNet are from a public table by the paper's first author (batch 512, 1 and 4 GPUs); values that the paper does not
+state are marked as ours.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ MEMORY_GIB = (16.0, 24.0, 32.0)
 ROUND_S = 300.0
 DAYS_S = 2 * 86400.0
 JOBS = 800
-# Ours, where the paper is silent.
+# Ours, because the paper does not state it.
 LOAD = 2.2  # of the pooled GPUs, as in traces/load.py
 SPREAD = 0.85  # rate of a gang over several hosts / on one, at 10 Gbit/s
-SHORTEST_S = 2 * ROUND_S  # at the mean rate: below, the wait for the next round outweighs what a policy does
+SHORTEST_S = (
+    2 * ROUND_S
+)  # at the mean rate; for shorter jobs, the wait for the next round outweighs the effect of a policy
 LONGEST_S = 86400.0  # before durations are scaled to the load
 STOP_S = 34.0  # of a move, besides its state at 1.25 GB/s
 WIDTHS = (1, 2, 3, 4, 8)
@@ -92,7 +94,7 @@ TRACES = {"trace 1, all 4 GPUs wide": (4,), "trace 2, mixed widths": WIDTHS}
 class FftScale:
     jobs: int
     seeds: int
-    large_jobs: int  # of the simulation on ten times the cluster; 0 = none
+    large_jobs: int  # of the simulation on ten times the cluster; 0: none
     large_seeds: int = 1
 
     @property
@@ -106,7 +108,7 @@ FULL = FftScale(jobs=JOBS, seeds=5, large_jobs=4000, large_seeds=3)
 
 
 def reproduce(scale: FftScale) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """(name of the part, what measures it), one after the other."""
+    """(name of the part, function that measures it), in order."""
     for name, widths in TRACES.items():
         yield name, partial(compare, [*VARIANTS, *BASELINES], widths, scale)
     yield "wrong lengths", partial(wrong_lengths, scale)
@@ -118,7 +120,7 @@ def reproduce(scale: FftScale) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def compare(names: Sequence[str], widths: tuple[int, ...], scale: FftScale, hosts: int = 3) -> dict[str, Any]:
-    """Every number of every policy over seeds, and how many times FFT is better at it."""
+    """Every number of every policy over seeds, and the factor by which FFT is better."""
     runs = {name: [run(name, widths, scale.jobs, seed, hosts=hosts) for seed in scale.every_seed] for name in names}
     numbers: dict[str, Any] = {}
     least = {**dict.fromkeys(TIMES_BETTER, 0.0), "migrations": 1.0 / scale.jobs}  # a run may have no migration at all
@@ -146,7 +148,7 @@ def wrong_lengths(scale: FftScale) -> dict[str, Any]:
 
 
 def profiling(scale: FftScale) -> dict[str, Any]:
-    """What it costs to measure every model at every width once, a minute on each type."""
+    """The cost of measuring every model once at every width, for a minute on each type."""
     numbers: dict[str, Any] = {}
     for trace, widths in TRACES.items():
         known = [run("fft", widths, scale.jobs, seed) for seed in scale.every_seed]
@@ -170,7 +172,7 @@ def one_decision() -> SeedSpread:
             cpu_s = time.process_time() - started_s
             state.pass_time(state.now_s + ROUND_S)
         spent.append(cpu_s)
-    return spread(np.array(spent[1:]))  # the first one may have compiled
+    return spread(np.array(spent[1:]))  # the first one may include compilation
 
 
 @cache
@@ -217,12 +219,12 @@ def run(
 
 
 class Watch:
-    """Told after every decision: counts changes of type and adds up fractional completion times."""
+    """Called after every decision: counts changes of type and adds up fractional completion times."""
 
     def __init__(self) -> None:
         self.changes = self.faster = 0
         self.fractional_s = 0.0
-        self._type = np.zeros(0, dtype=np.int64)  # j  last type held, -1 = none yet
+        self._type = np.zeros(0, dtype=np.int64)  # j  last type held; -1: none yet
         self._done = np.zeros(0)  # j
         self._at_s = 0.0
 
@@ -243,9 +245,9 @@ class Watch:
         self._progress(state, np.inf)
 
     def _progress(self, state: State, now_s: float) -> None:
-        """What was done since the last decision was done half-way between then and now, or the job's end."""
-        everybody = np.arange(state.jobs)
-        done = state.done_at(everybody, min(now_s, state.now_s))
+        """Count work since the last decision at the middle of the interval, which ends now or at the job's end."""
+        every_job = np.arange(state.jobs)
+        done = state.done_at(every_job, min(now_s, state.now_s))
         end_s = np.where(np.isnan(state.end_s[: state.jobs]), now_s, state.end_s[: state.jobs])
         part = np.divide(done - self._done, state.total[: state.jobs])
         moved = part > 0
@@ -264,12 +266,12 @@ def policy(name: str) -> Policy:
 
 
 def paper_cluster(hosts: int = 3) -> Cluster:
-    """So many hosts of four GPUs of each type."""
+    """This many hosts with four GPUs of each type."""
     return build_cluster([NodeGroup(hosts, gpu, 4, memory) for gpu, memory in zip(TYPES, MEMORY_GIB, strict=True)])
 
 
 def profile_of(widths: Sequence[int]) -> Profile:
-    """A model at a width is a model of its own, because its memory is 16 bytes x parameters / width."""
+    """Speeds in which each width of a model is a separate model, because its memory is 16 bytes x parameters / width."""
     speeds: list[Speed] = []
     facts: dict[str, ModelFacts] = {}
     for family in MODELS:
@@ -288,9 +290,9 @@ def profile_of(widths: Sequence[int]) -> Profile:
 
 
 def workload(cluster: Cluster, widths: tuple[int, ...], jobs: int, seed: int) -> tuple[Trace, Profile]:
-    """Models evenly, a width that the model allows, Poisson arrivals, Philly-like durations scaled to the load.
+    """Evenly drawn models, widths that they allow, Poisson arrivals, Philly-like durations scaled to the load.
 
-    The time in which jobs arrive is that of the paper for its 800 jobs and 36 GPUs, in proportion.
+    The time span of arrivals is in proportion to the paper's for its 800 jobs and 36 GPUs.
     """
     random = stream(seed, "FFT workload")
     profile = profile_of(widths)
@@ -315,7 +317,7 @@ def workload(cluster: Cluster, widths: tuple[int, ...], jobs: int, seed: int) ->
 
 
 def _scaled(drawn_s: FloatArray, width: np.ndarray, gpu_s: float) -> FloatArray:
-    """Durations in proportion to those drawn, none below `SHORTEST_S`, that add up to so many GPU-seconds."""
+    """Durations in proportion to those drawn, none below `SHORTEST_S`, that add up to `gpu_s` GPU-seconds."""
     low, high = 0.0, gpu_s / float((width * drawn_s).sum()) * 2.0
     for _ in range(60):
         factor = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Hare's claims beside what its experiment found, with the sentences that say why they differ."""
+"""Hare's claims next to the measurements of its experiment, with sentences that explain the differences."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ from fairlead.studies.papers.spread import SeedSpread, spread
 from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
 WORLD = """\
-Eight models with the speed-ups of the paper's figure 2 on V100, T4, M60, K80 (GPU counts in this order; test bed 8,4,2,1, even
-8,8,8,8); 20-200 rounds (200 jobs and more: 5-50, weights 1-5); synchronisation 15 % and switching 3 % of a job's shortest task time;
-a gang pays 0.05 s to start, a task takes 0.03-0.44 s on a V100; Poisson arrivals in place of the Google trace. Load is offered work
-over what all GPUs can do together. k, the tasks of a round, is 1, 2, 4, 8 with .3, .25, .25, .2 unless said. Knobs were chosen on
-seeds below 100. Every schedule is checked independently."""
+Eight models have the speed-ups of the paper's figure 2 on V100, T4, M60, K80 (GPU counts are in this order; the test bed is
+8,4,2,1, even is 8,8,8,8). Jobs have 20-200 rounds (with 200 jobs and more: 5-50, weights 1-5); synchronisation takes 15 % and
+switching 3 % of a job's shortest task time; a gang pays 0.05 s to start, and a task takes 0.03-0.44 s on a V100. Arrivals are
+Poisson instead of the Google trace. Load is the offered work divided by what all GPUs can do together. k, the tasks of a
+round, is 1, 2, 4, 8 with probabilities .3, .25, .25, .2 unless stated otherwise. Parameters were chosen on seeds below 100.
+Every schedule is checked independently."""
 READING = """\
-Numbers are ratios of weighted mean JCT unless said; above 1 ours is faster. `hare` is the best of a portfolio that knows all jobs in
-advance; "hare, no future" is one fixed rule (weighted SRPT, comparative advantage) that knows lengths and no later arrivals, the one to
-compare with; `hlas` knows neither. AlloX puts a job on one GPU; homo is Sched_Homo; faithful is Algorithm 1 as printed. Gangs are
-placed blind to types, on the fastest idle GPUs, or on one type where enough are idle."""
+Numbers are ratios of weighted mean JCT unless stated otherwise; above 1, ours is faster. `hare` is the best of a portfolio
+that knows all jobs in advance; "hare, no future" is one fixed rule (weighted SRPT, comparative advantage) that knows lengths
+but no later arrivals, and is the one to compare with; `hlas` knows neither. AlloX puts a job on one GPU; homo is Sched_Homo;
+faithful is Algorithm 1 as printed. Gangs are placed without regard to types (blind), on the fastest idle GPUs, or on one
+type if enough of its GPUs are idle."""
 
 UNKNOWN = "we do not know why."
-MANY_TASKS = "AlloX runs the tasks of a round one after another, so it falls back the more, the more tasks a round has; the paper's k are not known."
+MANY_TASKS = (
+    "AlloX runs the tasks of a round one after another, so it falls further behind with more tasks in a round; the paper's "
+    "k are not known."
+)
 PREEMPTED = (
-    "our gangs take the fastest idle GPUs and are preempted; the paper does not say how it places and stops them."
+    "our gangs take the fastest idle GPUs and can be pre-empted; the paper does not state how it places and stops them."
 )
-EVENTS = "our Sched_Homo is event-driven, which its name alone does not say."
-QUEUE = "a queue in order of arrival depends on the arrivals above all; the paper's trace is not ours."
-UNNAMED = (
-    "the paper does not name its baseline: 2.94x shows against gangs that are blind to types, not against this one."
-)
-ONE_GPU = "AlloX does not profit from equal GPUs: it runs a round's tasks on one GPU whatever the others are."
+EVENTS = "our Sched_Homo is event-driven, which the paper does not specify."
+QUEUE = "a queue in order of arrival depends mostly on the arrivals, and our trace is not the paper's."
+UNNAMED = "the paper does not name its baseline: we see 2.94x against gangs that are blind to types, but not against this one."
+ONE_GPU = "AlloX does not benefit from equal GPUs, because it runs all tasks of a round on one GPU."
 CLOSER = "its mean JCT is closer to Hare's than in the paper, and so is its distribution."
-FARTHER = "its mean JCT is as far behind as in the paper, so fewer jobs fall behind, but farther."
+FARTHER = "its mean JCT is as far behind as in the paper, so fewer jobs are behind, but by more."
 ROUNDS = """\
-with us a task's time grows with its batch and the number of rounds shrinks, so larger batches save synchronisation and
-switching; how the paper scales is not known."""
+in our simulation the time of a task grows with its batch and the number of rounds falls, so larger batches save
+synchronisation and switching; how the paper scales them is not known."""
 
-# (scheduler, paper's ratio, why below, why above)
+# (scheduler, the paper's ratio, the reason if ours is below, the reason if ours is above)
 OFFLINE = (
     ("allox", 1.9, UNKNOWN, MANY_TASKS),
     ("srtf gang, fastest", 2.6, PREEMPTED, ""),
@@ -65,13 +68,14 @@ CROWDED = ("test bed", "even 0.8", "even 0.9", "even 1.0")
 
 LIMITS = (
     """\
-**Open.** The papers' trace, loads and the online algorithm's baselines are not public; HLAS beyond its abstract is our reading. The
-worked example of figure 1 is a test (tests/tasks), not part of this page. GPU utilisation over time and the times of single switches are
-not measured here: switch costs go in as the paper prints them. The bar of AlloX in the paper's figure 16 is about 1.2 times Hare's in our
-reading, while its text says twice.""",
+**Open questions.** The papers' trace, the loads and the baselines of the online algorithm are not public; HLAS beyond its
+abstract is our interpretation. The worked example of figure 1 is a test (tests/tasks), not part of this page. GPU
+utilisation over time and the times of single switches are not measured here: switch costs are inputs, as printed in the
+paper. The bar of AlloX in the paper's figure 16 appears to be about 1.2 times Hare's, while the text states a factor of
+two.""",
     """\
-**Comparative advantage** in the choice of the GPU is ours, not the paper's (docs/decisions/0032-comparative-advantage.md); the ablation has
-the rule without it.""",
+**Comparative advantage** in the choice of the GPU is ours, not the paper's (docs/decisions/0032-comparative-advantage.md);
+the ablation includes the rule without it.""",
 )
 
 
@@ -86,12 +90,12 @@ def study(scale: HareScale, parts: dict[str, Any]) -> Study:
     tables += [_sweeps(sweeps, seeds)] if sweeps else []
     settings = "\n".join(f"- {name}: {part['setting']}" for name, part in heads.items())
     world = f"{WORLD}\n\nThe settings by name:\n\n{settings}"
-    findings = tuple(f for f in (_over_settings(heads), _printed_rule(heads), _dear_switches(parts["switching"])) if f)
+    findings = tuple(f for f in (_over_settings(heads), _printed_rule(heads), _slow_switches(parts["switching"])) if f)
     paper = "Hare (HPDC 2022, IEEE TCC 2024)"
     return Study("hare", paper, scale == QUICK, world, READING, tuple(tables), findings=findings, limits=LIMITS)
 
 
-# ---- beside the paper ----------------------------------------------------------------------------------------------
+# ---- compared with the paper ---------------------------------------------------------------------------------------
 
 
 def _test_bed(heads: dict[str, Any], seeds: str) -> Table:
@@ -119,7 +123,7 @@ def _why_behind(scheduler: str, parts: list[dict[str, Any]]) -> str:
 
 
 def _mirrored(done: SeedSpread) -> SeedSpread:
-    """By how much a share of jobs is below Hare's."""
+    """By how much a fraction of finished jobs is below Hare's."""
     return SeedSpread(DONE - done.mean, DONE - done.high, DONE - done.low)
 
 
@@ -141,7 +145,7 @@ def _online(heads: dict[str, Any], seeds: str) -> Table:
 
 
 def _simulations(sweeps: dict[str, Any], seeds: str) -> Table:
-    """What the paper says of its larger simulations and of what it varies."""
+    """The paper's claims about its larger simulations and its sweeps."""
     grown, most = sweeps["GPUs"], sweeps["jobs"]["300 jobs"]
     named = [scheduler for scheduler, *_ in OFFLINE]
     by_mean = sorted(named, key=lambda scheduler: ratio(most, scheduler, "hare").mean)
@@ -166,11 +170,11 @@ def _simulations(sweeps: dict[str, Any], seeds: str) -> Table:
     slow, fast = (np.array(sweeps["network"][name]["jct"]["hare"]) for name in ("10 Gbit/s", "25 Gbit/s"))
     saved = spread(1.0 - fast / slow)
     verdict = verdicts.gain([saved], 0.312, 0.0)
-    dear = SYNC * GBIT / 10.0  # of the shortest task time, at 10 Gbit/s
-    bound = (dear - SYNC) / (1.0 + dear)
+    slow_sync = SYNC * GBIT / 10.0  # of the shortest task time, at 10 Gbit/s
+    bound = (slow_sync - SYNC) / (1.0 + slow_sync)
     sync = (
-        f"we set synchronisation to {100 * SYNC:.0f} % of the shortest task at 25 Gbit/s, which is {100 * dear:.1f} % at 10, so at most "
-        f"{100 * bound:.0f} % of a round can be saved; the paper's share is not known."
+        f"we set synchronisation to {100 * SYNC:.0f} % of the shortest task at 25 Gbit/s, which is {100 * slow_sync:.1f} % at "
+        f"10 Gbit/s, so at most {100 * bound:.0f} % of a round can be saved; the paper's value is not known."
     )
     why = verdicts.why(verdict, sync)
     rows.append(Claim("hare's JCT, 25 instead of 10 Gbit/s: shorter by", "31.2 %", (percent(saved),), why, verdict))
@@ -181,7 +185,7 @@ def _simulations(sweeps: dict[str, Any], seeds: str) -> Table:
         verdict = Verdict(VerdictWord.ALIKE if still == (scheduler != "homo") else VerdictWord.DIFFERS)
         why = verdicts.why(verdict, ROUNDS)
         rows.append(Claim(f"{scheduler}'s JCT, batches four times as large", paper, (percent(change),), why, verdict))
-    return Table("larger simulations, and what is varied", seeds, ("ours",), tuple(rows))
+    return Table("larger simulations and sweeps", seeds, ("ours",), tuple(rows))
 
 
 def _ratio(claim: str, ours: SeedSpread, paper_text: str, paper: float, if_below: str, if_above: str = "") -> Claim:
@@ -205,7 +209,7 @@ def _ablation(part: dict[str, Any], seeds: str) -> Table:
         verdict = verdicts.gain(ours, 1.0) if kind in claimed else None
         why = verdicts.why(verdict, UNKNOWN)
         rows.append(Claim(kind, claimed.get(kind, ""), tuple(number(o) for o in ours), why, verdict))
-    return Table("ablation: JCT of what is left / that of all of it", seeds, tuple(part), tuple(rows))
+    return Table("ablation: JCT without one idea / JCT with all of them", seeds, tuple(part), tuple(rows))
 
 
 # ---- in full -------------------------------------------------------------------------------------------------------
@@ -252,7 +256,10 @@ def _bounds(heads: dict[str, Any], seeds: str) -> Table:
     ]
     columns = ("sum w C / lower bound", "JCT / (lower bound less arrivals)")
     return Table(
-        "hare against what no schedule can beat (the paper's bound: alpha (2 + alpha))", seeds, columns, tuple(rows)
+        "hare relative to a lower bound on all schedules (the paper's bound: alpha (2 + alpha))",
+        seeds,
+        columns,
+        tuple(rows),
     )
 
 
@@ -265,8 +272,8 @@ def _switching(part: dict[str, Any], seeds: str) -> Table:
     rows = [Claim("tasks that start with a switch", "", (_share(part["tasks that start with a switch"]), "-"))]
     for kind, values in part["JCT / with free switches"].items():
         rows.append(Claim(kind, "", (_share(hits[kind]) if kind in hits else "-", number(values, 3))))
-    columns = ("share (of switches: those that find their model)", "JCT / with free switches")
-    title = "switching on the test bed: the paper's three costs, and models kept in so much memory"
+    columns = ("share (of switches: with a resident model)", "JCT / with free switches")
+    title = "switching on the test bed: the paper's three costs, and models kept in this much memory"
     return Table(title, seeds, columns, tuple(rows))
 
 
@@ -290,7 +297,7 @@ def _share(values: SeedSpread) -> str:
 
 
 def _over_settings(heads: dict[str, Any]) -> str:
-    """Where AlloX is close or ahead, and how much knowing the future is worth."""
+    """The settings in which AlloX is close or ahead, and the value of knowing the future."""
     against = {name: (ratio(part, "allox", "hare"), ratio(part, "allox", "hlas")) for name, part in heads.items()}
     close = [f"{name} ({hare.mean:.2f})" for name, (hare, _) in against.items() if hare.mean < 1.5]
     ahead = [f"{name} ({hlas.mean:.2f})" for name, (_, hlas) in against.items() if hlas.mean < 1.0]
@@ -298,13 +305,13 @@ def _over_settings(heads: dict[str, Any]) -> str:
     sentences = []
     if close:
         sentences.append(
-            f"AlloX is within 1.5 times Hare's JCT in: {'; '.join(close)}. With one task a round there is nothing to run side by "
-            "side, and in a batch all GPUs are busy whatever one does."
+            f"AlloX is within 1.5 times Hare's JCT in: {'; '.join(close)}. With one task per round there is nothing to run in "
+            "parallel, and in a batch all GPUs are busy under any rule."
         )
     if ahead:
-        sentences.append(f"It is ahead of `hlas` in: {'; '.join(ahead)}; there lengths count.")
+        sentences.append(f"It is ahead of `hlas` in: {'; '.join(ahead)}; there it helps to know lengths.")
     sentences.append(
-        f"Knowing later arrivals and choosing from a portfolio is worth at most a factor {future:.2f} on average over seeds."
+        f"Knowing later arrivals and choosing from a portfolio gains at most a factor of {future:.2f} on average over seeds."
     )
     return f"**Where the gain is small.** {' '.join(sentences)}"
 
@@ -315,18 +322,18 @@ def _printed_rule(heads: dict[str, Any]) -> str:
     if slower[least] <= 1.0:
         return ""
     return (
-        "**Algorithm 1 as printed** takes the GPU that has been free longest, whatever its type, and never fills a hole: its JCT "
-        f"is {slower[least]:.1f} ({least}) to {slower[most]:.1f} ({most}) times that of `hare`."
+        "**Algorithm 1 as printed** takes the GPU that has been free longest, of any type, and never fills a gap: its JCT is "
+        f"{slower[least]:.1f} ({least}) to {slower[most]:.1f} ({most}) times that of `hare`."
     )
 
 
-def _dear_switches(part: dict[str, Any]) -> str:
+def _slow_switches(part: dict[str, Any]) -> str:
     slower = part["JCT / with free switches"]
     default, pipeswitch, hare = (slower[name].mean for name in ("default", "pipeswitch", "hare"))
     if default < 2.0:
         return ""
     return (
-        "**Switching.** Fast switching is a precondition of single tasks: with the default's seconds per switch JCT is "
-        f"{default:.0f} times that with free switches, with PipeSwitch's {pipeswitch:.3f} and with Hare's {hare:.3f} times. Between "
-        "the two fast ones the choice hardly shows."
+        "**Switching.** Single tasks need fast switching: with the default switch, which takes seconds, JCT is "
+        f"{default:.0f} times that with free switches, with PipeSwitch's {pipeswitch:.3f} times and with Hare's {hare:.3f} "
+        "times. The choice between the two fast ones makes hardly any difference."
     )

@@ -1,8 +1,9 @@
-"""Hare's headlines again: relaxed tasks against gangs and single GPUs, with and without job lengths (HPDC 2022, TCC 2024).
+"""Hare's main results, reproduced: relaxed tasks against gangs and single GPUs, with and without lengths (HPDC 2022, TCC 2024).
 
 The papers report about 2x over AlloX for the offline algorithm and about 2.94x over an unnamed state of the art for the
-online one. What they leave open (load, tasks per round, placement of the baselines) decides these ratios, so each of
-ours says them. Knobs were chosen on seeds below 100; what is printed uses seeds from 1000 on.
+online one. These ratios depend on values that the papers do not state (load, tasks per round, placement of the
+baselines), so each of our settings states them. Parameters were chosen on seeds below 100; reported numbers use seeds
+from 1000 on.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from fairlead.studies.papers.spread import SeedSpread, spread
 
 FIRST_SEED = 1000
 DONE = 0.905  # of the jobs: the paper's count at 25 minutes
-GANG_START = 0.5  # what a gang pays to start or start again, in units of 0.1 s
-BLOCKS = 200  # of the pooled program: enough for a good order, and a bound all the same
+GANG_START = 0.5  # the cost of starting or restarting a gang, in units of 0.1 s
+BLOCKS = 200  # of the pooled program: enough for a good order, and still a bound
 IN_QUICK = ("test bed", "test bed, batch", "even 0.8", "even 1.0", "one task per round", "eight tasks per round")
 ROOM_GIB = (0.5, 1.0, 2.0, 4.0)  # on every GPU, besides what the running task needs
 TEST_BED = (8, 4, 2, 1)  # V100, T4, M60, K80
@@ -66,7 +67,7 @@ def headlines() -> list[TaskWorkload]:
 
 
 def sweeps() -> dict[str, list[TaskWorkload]]:
-    """One thing changes at a time. Arrivals stay as they are where GPUs are added; more jobs come in the same time."""
+    """Settings that change one thing at a time. More GPUs do not change arrivals; more jobs arrive in the same time."""
     large = TaskWorkload("", (35, 35, 35, 35), 200, 1.0, rounds=(5, 50), weighted=True, load_gpus=(35, 35, 35, 35))
     busy = replace(large, gpus=(40, 40, 40, 40), load_gpus=(40, 40, 40, 40), load_jobs=200)
     even = TaskWorkload("", EVEN, 100, 1.0)
@@ -90,7 +91,7 @@ def sweeps() -> dict[str, list[TaskWorkload]]:
 
 
 def reproduce(scale: HareScale) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    """(name of the part, what measures it), one after the other."""
+    """(name of the part, function that measures it), in order."""
     seeds = range(FIRST_SEED, FIRST_SEED + scale.seeds)
     for setting in headlines_of(scale):
         yield f"headline: {setting.name}", partial(compare, setting, seeds, intervals=scale.intervals)
@@ -106,10 +107,10 @@ def headlines_of(scale: HareScale) -> list[TaskWorkload]:
 
 
 def compare(setting: TaskWorkload, seeds: Sequence[int], *, intervals: int = 0) -> dict[str, Any]:
-    """Mean weighted JCT of every scheduler by seed, and how far Hare is from what nobody can beat.
+    """Mean weighted JCT of every scheduler by seed, and Hare's distance from a lower bound on all schedules.
 
-    Also by seed: which part of the jobs has ended within the time in which `DONE` of Hare's have. `intervals` is the
-    fineness of the bound; 0 leaves it out.
+    Also by seed: the part of the jobs that has ended when `DONE` of Hare's have. `intervals` is the resolution of the
+    bound; 0 leaves the bound out.
     """
     jct: dict[str, list[float]] = {}
     done: dict[str, list[float]] = {}
@@ -138,15 +139,15 @@ def compare_all(settings: Sequence[TaskWorkload], seeds: Sequence[int]) -> dict[
 
 
 def ratio(part: dict[str, Any], of: str, to: str) -> SeedSpread:
-    """Of two schedulers' JCT in a part of `compare`, over seeds; above 1 the second is faster."""
+    """The ratio of two schedulers' JCT in a part of `compare`, over seeds; above 1, the second is faster."""
     return spread(np.array(part["jct"][of]) / np.array(part["jct"][to]))
 
 
 def ablation(seeds: Sequence[int]) -> dict[str, Any]:
-    """The same jobs with one idea taken away at a time; ratios of mean JCT to the rule that has them all.
+    """The same jobs with one idea removed at a time; ratios of mean JCT to the rule that has all of them.
 
     Inter-job only: jobs by remaining work, but the tasks of a round start together on one type. Intra-job only: relaxed
-    tasks, but jobs one after another as they came.
+    tasks, but jobs in order of arrival.
     """
     numbers: dict[str, Any] = {}
     for setting in (TaskWorkload("test bed", TEST_BED, 40, 0.7), TaskWorkload("even 1.0", EVEN, 100, 1.0)):
@@ -162,10 +163,10 @@ def ablation(seeds: Sequence[int]) -> dict[str, Any]:
 
 
 def switching(seeds: Sequence[int]) -> dict[str, Any]:
-    """Switch costs on the test bed: the paper's three rows, and what residency makes of PipeSwitch's.
+    """Switch costs on the test bed: the paper's three rows, and PipeSwitch's with resident models.
 
-    JCT is that of the rule without knowledge of arrivals, over its JCT with free switches. A switch that finds its model
-    costs nothing, any other PipeSwitch's time.
+    JCT is that of the rule without knowledge of arrivals, relative to its JCT with free switches. A switch to a resident
+    model costs nothing, any other takes PipeSwitch's time.
     """
     setting = TaskWorkload("test bed", TEST_BED, 40, 0.7, switch="pipeswitch")
     slower: dict[str, list[float]] = {}
@@ -243,7 +244,7 @@ ABLATIONS: Mapping[str, Callable[[Instance], Schedule]] = {
 def _checked(instance: Instance, schedule: Schedule) -> Schedule:
     wrong = violations(instance, schedule)
     if wrong:
-        raise BrokenInvariantError(f"a schedule that cannot be carried out: {wrong}")
+        raise BrokenInvariantError(f"a schedule is not feasible: {wrong}")
     return schedule
 
 

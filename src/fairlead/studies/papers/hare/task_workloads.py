@@ -1,7 +1,7 @@
-"""Workloads of training rounds in the manner of Hare's evaluation: eight models, four GPU types, a stated load.
+"""Workloads of training rounds as in Hare's evaluation: eight models, four GPU types, a stated load.
 
-Speed-ups are read off the paper's figure 2, task times are implied by its table of switch costs; models that the figure
-lacks are set like their neighbours. Times are in units of 0.1 s.
+Speed-ups are read from the paper's figure 2, and task times are implied by its table of switch costs; models that are
+not in the figure have the values of similar ones. Times are in units of 0.1 s.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ UNIT_MS = 100.0
 SYNC = 0.15  # of the shortest task time, at 25 Gbit/s
 SWITCH = 0.03  # of the shortest task time
 GBIT = 25.0
-BURST = 8  # jobs that come at once where arrivals are bursty
+BURST = 8  # jobs that arrive together if arrivals are bursty
 
 
 @dataclass(frozen=True, slots=True)
 class TaskWorkload:
-    """One setting. `load` is the work offered per time over what all GPUs can do together; None: all jobs at time 0."""
+    """One setting. `load` is the offered work relative to what all GPUs can do together; None: all jobs at time 0."""
 
     name: str
     gpus: tuple[int, int, int, int]  # by type
@@ -65,10 +65,10 @@ class TaskWorkload:
     bursty: bool = False
     domains: Mapping[str, float] = field(default_factory=lambda: QUARTERS)
     gbit: float = GBIT
-    batch: float = 1.0  # task times grow with it, rounds shrink; what is sent stays
-    switch: str = ""  # a column of the switch table; empty = SWITCH of the task time
+    batch: float = 1.0  # task times grow with it and the number of rounds falls; the amount of data sent stays the same
+    switch: str = ""  # a column of the switch table; empty: SWITCH of the task time
     load_gpus: tuple[int, int, int, int] | None = None  # whose capacity `load` refers to, if not that of `gpus`
-    load_jobs: int | None = None  # how many jobs make up `load`; more of them come faster
+    load_jobs: int | None = None  # the number of jobs that make up `load`; with more jobs, arrivals are faster
 
     @property
     def offered(self) -> float:
@@ -109,7 +109,7 @@ def draw(setting: TaskWorkload, seed: int) -> Instance:
 
 
 def models(setting: TaskWorkload, seed: int) -> list[TaskModel]:
-    """What each job trains, in the order of arrival."""
+    """The model of each job, in order of arrival."""
     random = stream(seed, "task models")
     of_domain = {domain: [model for model in MODELS.values() if model.domain == domain] for domain in DOMAINS}
     picked = random.choice(list(setting.domains), setting.jobs, p=list(setting.domains.values()))

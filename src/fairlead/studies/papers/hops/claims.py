@@ -1,4 +1,4 @@
-"""Hops' claims beside what its experiment found, with the sentences that say why they differ."""
+"""Hops' claims next to the measurements of its experiment, with sentences that explain the differences."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from fairlead.studies.papers.spread import SeedSpread, spread
 from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
 WORLD = """\
-The paper's servers and class proportions; speeds relative to the 1080Ti; 540 s rounds, 30 s per restart, hidden server speeds 0.85-1.05
-(sensing: 0.75-1.05, half empty, so that there is a choice of servers). Hops learns the servers; Sia and Gavel know types only; Gavel
-gets the median width. Restart cost and packing are the same for all, and so is refill inside rounds unless a column says "rounds only"."""
+The servers and class proportions are the paper's; speeds are relative to the 1080Ti; rounds take 540 s, restarts 30 s,
+and servers have hidden speeds of 0.85-1.05 (sensing: 0.75-1.05, on a half-empty cluster, so that there is a choice of
+servers). Hops learns the speeds of servers; Sia and Gavel know types only; Gavel gets the median width. Restart cost and
+packing are the same for all, and so is the refill inside rounds, except in columns marked "rounds only"."""
 READING = """\
-Gains are by seed, of Hops over each baseline under the same rules. Idle GPUs are counted after every decision that leaves a job
-waiting; LR is the latency ratio. The policy was tuned on seeds 0-2 alone. The paper does not give its jobs' lengths and widths
-by class: ours are drawn, so compare gains, not hours."""
+Gains are computed for each seed, for Hops over each baseline under the same rules. Idle GPUs are counted after every
+decision that leaves a job waiting; LR is the latency ratio. The policy was tuned on seeds 0-2 only. The paper does not
+state the lengths and widths of its jobs by class: ours are drawn at random, so compare gains, not hours."""
 
 BASELINES = THREE[1:]
 NUMBERS = {
@@ -32,33 +33,41 @@ NUMBERS = {
 SHORTER = {"makespan_h": "makespan", "jct_h": "JCT", "wait_h": "waiting"}
 LOWER = {"max_lr": "max LR", "max_ftf": "max FTF", "idle": "idle GPUs"}
 IDLE_LIMIT = 1.0
-OUR_PACKING = "our Sia and Gavel get the packing and the refill that Hops gets; the paper's do not, as far as it says."
+OUR_PACKING = (
+    "our Sia and Gavel get the same packing and refill as Hops; the paper does not mention that its versions do."
+)
 LONGEST_LAST = """\
-a job's ratio grows the slower, the longer it is, so that the longest jobs start last and end last; and """
+the ratio of a long job grows slowly, so the longest jobs start last and end last; and """
 WHY = {"makespan_h": LONGEST_LAST + OUR_PACKING}
-LEFT_OVER = "what is left over fits no job that waits; docs/decisions/0042-hops-serves-the-late.md has a look at single decisions."
+LEFT_OVER = (
+    "the remaining GPUs fit no waiting job; docs/decisions/0042-hops-serves-the-late.md examines single decisions."
+)
 PAPER_LR = {"latency-ratio": "3.2", "las": "above 80", "sjf": "above 80", "srtf": "above 80"}
 FAR_LR = 80.0
 WHY_LR = """\
-a ratio of 80 takes a job of minutes that waits for hours, and these orders put short or little served jobs first; how it came about in the
-paper we do not know."""
+a ratio of 80 needs a job of minutes that waits for hours, but these orders put jobs first that are short or have had
+little service; we do not know how it came about in the paper."""
 
 REMARKS = (
     """\
-**Sensing servers.** When all GPUs are busy it cannot gain: servers are equally slow for all jobs, so the sum of speeds is the same whoever
-sits where. With a choice of servers (the table on sensing) it shows.""",
+**Sensing servers.** When all GPUs are busy, sensing cannot gain anything: servers are equally slow for all jobs, so the
+sum of speeds does not depend on which job is where. It gains when there is a choice of servers (see the table on
+sensing).""",
     """\
-**Starvation** at a load of 1.2 for 48 h is a test, not part of this command: all jobs end. The largest ratio of a class is not within 3 times its
-median over all 48 h: for a day nobody waits, and the small classes hold jobs that are shorter than a round. It is within 3 times the
-median of the second day, the round of arrival left out; that is what the test holds.""",
+**Starvation** at a load of 1.2 for 48 h is a test, not part of this command: all jobs end. The largest ratio of a class is
+not within 3 times its median over all 48 h, because no job waits on the first day and the small classes contain jobs that
+are shorter than a round. It is within 3 times the median of the second day, not counting the round of arrival; that is
+what the test checks.""",
     """\
-**Ours where the paper is silent:** lengths within a class, widths that grow with the class, the round, which servers are slow. Lengths and
-widths were chosen with results in view, this being the third draft: widths of 1-16 for every class gave makespans of 42 h (an XL job on
-one GPU) and latency ratios of jobs that last seconds; narrower widths gave almost no waiting, and then Hops and Sia are within 3 %
-in JCT at 64 GPUs. So how far Hops is ahead depends on how crowded the cluster is, and the third draft is the one whose waiting at 512
-GPUs is like the paper's.""",
+**Our choices where the paper gives no values:** lengths within a class, widths that grow with the class, the round, which
+servers are slow. We chose lengths and widths with knowledge of results; this is the third version. Widths of 1-16 for
+every class gave makespans of 42 h (an XL job on one GPU) and latency ratios dominated by jobs that last seconds; narrower
+widths gave almost no waiting, and then Hops and Sia are within 3 % in JCT at 64 GPUs. The advantage of Hops therefore
+depends on how crowded the cluster is, and the third version is the one whose waiting times at 512 GPUs are similar to the
+paper's.""",
     """\
-**What the weights are** and what else was tried: docs/decisions/0042-hops-serves-the-late.md, with a trace that is not ours.""",
+**The weights,** and what else was tried, are described in docs/decisions/0042-hops-serves-the-late.md, with a trace that we
+did not generate.""",
 )
 
 
@@ -72,7 +81,7 @@ def study(scale: HopsScale, parts: dict[str, Part]) -> Study:
     return Study("hops", "Hops (SoCC 2024)", scale == QUICK, WORLD, READING, tuple(tables), REMARKS)
 
 
-# ---- Hops over its baselines -----------------------------------------------------------------------------------------
+# ---- Hops compared with its baselines --------------------------------------------------------------------------------
 
 
 def _gains(part: Part, paper: dict[str, dict[str, float]] | None) -> tuple[Claim, ...]:
@@ -92,14 +101,14 @@ def _gain(
     shown: Callable[[SeedSpread], str],
     nothing: float,
 ) -> Claim:
-    """One line over both baselines; without a verdict where the paper does not give the number."""
+    """One line for both baselines; it has no verdict if the paper does not state the number."""
     ours = [spread([gain(*pair) for pair in zip(part["hops"][key], part[one][key], strict=True)]) for one in BASELINES]
     cells = tuple(shown(values) for values in ours)
     if paper is None or key not in paper["hops"]:
         return Claim(claim, "", cells)
-    wanted = [gain(paper["hops"][key], paper[one][key]) for one in BASELINES]
-    numbers = ", ".join(f"{100 * value:.1f} %" if nothing == 0.0 else f"{value:.1f}" for value in wanted)
-    verdict = verdicts.gain(ours, wanted, nothing)
+    claimed = [gain(paper["hops"][key], paper[one][key]) for one in BASELINES]
+    numbers = ", ".join(f"{100 * value:.1f} %" if nothing == 0.0 else f"{value:.1f}" for value in claimed)
+    verdict = verdicts.gain(ours, claimed, nothing)
     return Claim(claim, numbers, cells, verdicts.why(verdict, WHY.get(key, OUR_PACKING)), verdict)
 
 
@@ -108,7 +117,7 @@ def _less(hops: float, other: float) -> float:
 
 
 def _over(hops: float, other: float) -> float:
-    """How many times as large; a hundredth is as good as nothing."""
+    """The ratio of the other to Hops; less than a hundredth counts as a hundredth."""
     return max(other, 0.01) / max(hops, 0.01)
 
 
@@ -116,7 +125,7 @@ def _over(hops: float, other: float) -> float:
 
 
 def _numbers(name: str, part: Part) -> tuple[Claim, ...]:
-    """A policy is a column."""
+    """All numbers of a part, with one column for each policy."""
     rows = []
     for key, text in NUMBERS.items():
         ours = {variant: spread(values[key]) for variant, values in part.items()}
@@ -126,7 +135,7 @@ def _numbers(name: str, part: Part) -> tuple[Claim, ...]:
 
 
 def _beside(name: str, key: str, ours: Mapping[str, SeedSpread]) -> tuple[str, str, Verdict | None]:
-    """The paper's number, why ours differs and how it stands to it; only where a single number is claimed."""
+    """The paper's number, why ours differs, and the verdict; empty unless a single number is claimed."""
     if name == "512 GPUs" and key == "idle":
         verdict = verdicts.at_most([ours["hops"]], IDLE_LIMIT)
         return f"hops under {IDLE_LIMIT:g}", verdicts.why(verdict, LEFT_OVER), verdict

@@ -1,7 +1,7 @@
-"""Hops' headlines again: 64 and 512 GPUs against Sia and Gavel, priorities, arrival rates, sensing (SoCC 2024).
+"""Hops' main results, reproduced: 64 and 512 GPUs against Sia and Gavel, priorities, arrival rates, sensing (SoCC 2024).
 
 Clusters, job classes and requirement sets are the paper's; speeds are relative to the 1080Ti (TitanXP by FP32 peak, 3090
-from Lambda's public FP32 benchmarks of like models). What the paper leaves open is marked as ours.
+from Lambda's public FP32 benchmarks of similar models). Values that the paper does not state are marked as ours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fairlead.studies.runs.summary import summarise, summarise_run
 from fairlead.traces.formats import Trace
 
 TITAN_XP = 1.12
-# Speed of a 3090 over a 1080Ti, and ours: what is left of it per GPU over several nodes.
+# Speed of a 3090 relative to a 1080Ti, and (ours) the part of the rate per GPU that remains on several nodes.
 MODELS: dict[str, tuple[float, float]] = {
     "resnet50": (2.4, 0.95),
     "ssd": (2.0, 0.90),
@@ -44,7 +44,7 @@ CLASSES = (
     ((50.0, 100.0), (8, 16), 2),
 )
 MOST_WIDTHS = 8
-# Ours, where the paper is silent.
+# Ours, because the paper does not state it.
 ROUND_S = 540.0
 RESTART_S = 30.0
 SERVER_FACTOR = (0.85, 1.05)  # every server; the paper has three models of servers for its 3090s
@@ -77,7 +77,7 @@ class HopsScale:
 
 QUICK = HopsScale(small_seeds=2, large_seeds=1, large_jobs=300, priorities=(), arrivals_per_h=())
 FULL = HopsScale(5, 3, 500, PRIORITIES, (30.0, 300.0, 1200.0))  # 100 jobs/h is the setting itself
-FIRST_SEED = 10  # 0 to 2 are what the policy was tuned on
+FIRST_SEED = 10  # the policy was tuned on seeds 0 to 2
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ SENSED_FACTOR = (0.75, 1.05)
 
 
 def reproduce(scale: HopsScale) -> Iterator[tuple[str, Callable[[], Part]]]:
-    """(name of the part, what measures it), one after the other."""
+    """(name of the part, function that measures it), in order."""
     small_seeds = range(FIRST_SEED, FIRST_SEED + scale.small_seeds)
     large_seeds = range(FIRST_SEED, FIRST_SEED + scale.large_seeds)
     small = [(small_cluster(), workload(seed, 25, 10.0), seed) for seed in small_seeds]
@@ -158,7 +158,7 @@ def profile() -> Profile:
 
 
 def workload(seed: int, jobs: int, arrivals_per_h: float) -> Trace:
-    """Poisson arrivals; the classes in turn, shuffled; up to 8 allowed widths, whose median is what a rigid policy gets."""
+    """Poisson arrivals of shuffled classes; up to 8 allowed widths per job, whose median a rigid policy uses."""
     random = stream(seed, "Hops workload")
     kinds = np.resize(np.repeat(np.arange(len(CLASSES)), [count for _, _, count in CLASSES]), jobs)
     random.shuffle(kinds)
@@ -183,7 +183,7 @@ def run_one(
     seed: int,
     server_factor: tuple[float, float] = SERVER_FACTOR,
 ) -> dict[str, float]:
-    """Idle GPUs are counted like the paper does: after every decision that leaves a job waiting."""
+    """The numbers of one run. As in the paper, idle GPUs are counted after every decision that leaves a job waiting."""
     idle: list[int] = []
 
     def count_idle(state: State) -> None:

@@ -1,4 +1,4 @@
-"""OEF's claims beside what its experiment found, with the sentences that say why they differ."""
+"""OEF's claims next to the measurements of its experiment, with sentences that explain the differences."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from fairlead.studies.papers.spread import SeedSpread
 from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
 WORLD = """\
-Speeds of RTX 3070/3080/3090 are Lambda's measurements; 8 GPUs of each on nodes of four, 20 tenants, 300 s rounds, 30 s per
-move, 15 % loss for a gang over two nodes, load 1.2, Philly-like durations up to 12 h. The baselines divide between tenants
-too, and get the same rounding, packing and refill; "scattered" spreads their gangs over nodes instead."""
+Speeds of RTX 3070/3080/3090 are Lambda's measurements. There are 8 GPUs of each type on nodes of four, 20 tenants, rounds
+of 300 s, 30 s per move, a loss of 15 % for a gang on two nodes, a load of 1.2, and Philly-like durations up to 12 h. The
+baselines also divide between tenants and get the same rounding, packing and refill; "scattered" spreads their gangs over
+nodes instead."""
 READING = """\
-The paper reports up to 32 % more throughput and 17-19 % shorter JCT than heterogeneity-aware baselines and does not name its
-denominators; here each baseline stands alone. A gain above zero is in favour of cooperative OEF. Static shares are one division of the
-GPUs between 4 to 20 tenants; runs have arrivals, whole GPUs and restarts."""
+The paper reports up to 32 % more throughput and 17-19 % shorter JCT than heterogeneity-aware baselines and does not name
+its denominators; here each baseline has its own row. A gain above zero is in favour of cooperative OEF. Static shares are
+one division of the GPUs between 4 to 20 tenants; runs have arrivals, whole GPUs and restarts."""
 
 THROUGHPUT, JCT = 0.32, (0.17, 0.19)
 BASELINES = ("gandiva-fair", "gavel", "max-min")
@@ -28,9 +29,10 @@ PAPER_PROMISES = {
 }
 LIMITS = (
     """\
-**Not rebuilt:** the paper's own speeds, tenants and trace are not public. Its overhead is called modest without a number: ours is the column
-"CPU ms a decision" of the runs, and docs/performance.md has larger instances. Deflation, the lie against which non-cooperative shares are
-not proof, is shown by `fairlead audit --lies`, not here: the paper claims nothing about it.""",
+**Not reproduced:** the paper's own speeds, tenants and trace are not public. It calls its overhead modest without a
+number: ours is the column "CPU ms per decision" of the runs, and docs/performance.md has larger instances. Deflation, the
+lie against which non-cooperative shares are not proof, is shown by `fairlead audit --lies` and not here, because the paper
+claims nothing about it.""",
 )
 
 
@@ -71,31 +73,29 @@ def _headlines(static: dict[str, Any], runs: dict[str, Any], scale: OefScale) ->
 
 
 def _why_throughput(static: dict[str, Any], scale: OefScale) -> str:
-    """One sentence for all baselines."""
+    """Why the gain in throughput differs, in the same words for all baselines."""
     best = max(static[STATIC_NAME.get(policy, policy)]["coop_gain"].high for policy in BASELINES)
     if best >= THROUGHPUT:
-        return "the shares alone give it over some baseline in some mixes, over this one not."
+        return "in some mixes the shares alone give this gain over some baseline, but not over this one."
     coop, gavel, free = (static[name]["relative_to_equal"].mean for name in ("oef-coop", "gavel", "no fairness"))
     return (
-        f"with these speeds it cannot come from the shares: in none of {scale.mixes} mixes is cooperative OEF more than "
-        f"{100 * best:.1f} % ahead of any baseline. In units of equal shares Gavel has {gavel:.2f}, cooperative OEF {coop:.2f} and a division "
-        f"without any fairness {free:.2f}. In runs the gain comes from types that a baseline ignores and from gangs that it "
-        "scatters, and is not as large either."
+        f"with these speeds the gain cannot come from the shares: in none of {scale.mixes} mixes is cooperative OEF more "
+        f"than {100 * best:.1f} % ahead of any baseline. In units of equal shares Gavel has {gavel:.2f}, cooperative OEF "
+        f"{coop:.2f} and a division without any fairness {free:.2f}. In runs the gain comes from types that a baseline "
+        "ignores and from gangs that it scatters, and it is not as large either."
     )
 
 
 def _why_jct(shorter: list[SeedSpread]) -> str:
     packed, scattered = (values.mean for values in shorter)
     if packed < JCT[0] and scattered > JCT[1]:
-        return (
-            "with our packing the gain is smaller and with scattered gangs larger than the paper's, which lies between."
-        )
+        return "the paper's gain is between ours with packed gangs, which is smaller, and with scattered gangs, which is larger."
     if packed < JCT[0] / 3 and scattered < JCT[0]:
         return (
-            "a baseline that sees types and gets the same packing is close; there cooperative OEF adds the promise and little "
-            "time. Scattered gangs bring the gain nearer to the paper's, but not up to it."
+            "a baseline that knows types and gets the same packing is close; compared with it, cooperative OEF adds its "
+            "guarantee and saves little time. With scattered gangs the gain is closer to the paper's, but below it."
         )
-    return "we do not know why; packing, restarts and load of the paper's runs are not public."
+    return "we do not know why; the packing, restarts and load of the paper's runs are not public."
 
 
 def _static(name: str, part: dict[str, Any], scale: OefScale) -> Table:
@@ -128,8 +128,8 @@ def _promise(rule: str, row: dict[str, Any]) -> Claim:
     why = ""
     if broken == ["Pareto"]:
         why = (
-            "a division without envy need not be Pareto efficient: it is so among those without envy. What is lost is at "
-            f"most {100 * row['Pareto']['worst']:.2f} % of the total."
+            "a division without envy need not be Pareto efficient; it is efficient among the divisions without envy. The "
+            f"loss is at most {100 * row['Pareto']['worst']:.2f} % of the total."
         )
     elif broken:
         why = f"broken: {', '.join(broken)}; we do not know why."
@@ -151,7 +151,7 @@ def _dynamic(part: dict[str, Any], scale: OefScale) -> Table:
         )
         for policy, row in part.items()
     )
-    columns = ("throughput up to the last arrival, 3070s", "mean JCT, h", "max FTF", "CPU ms a decision")
+    columns = ("throughput up to the last arrival, 3070s", "mean JCT, h", "max FTF", "CPU ms per decision")
     return Table(f"runs of {scale.jobs} jobs", seeds_of(range(scale.seeds)), columns, rows)
 
 
@@ -164,19 +164,18 @@ def _liar(part: dict[str, Any], scale: OefScale) -> Table:
         why = ""
         if verdict is not None and verdict != Verdict(VerdictWord.HOLDS):
             why = (
-                "the shares are proof against this lie (table above), a run is not quite, because leftover GPUs and moves to "
-                "idle ones go by believed speeds too. The liar has one twentieth of the jobs, so seeds differ widely."
+                "the shares are proof against this lie (see the table above), but a run is not entirely, because leftover "
+                "GPUs and moves to idle GPUs also depend on the claimed speeds. The liar has one twentieth of the jobs, so "
+                "seeds differ widely."
             )
         ours = (percent(liar), percent(others))
         rows.append(Claim(policy, "exaggeration never pays" if claimed else "", ours, why, verdict))
-    title = (
-        f"runs in which one tenant claims {LIE:g}x on the faster types: change of mean JCT against telling the truth"
-    )
+    title = f"runs in which one tenant claims {LIE:g}x on the faster types: change of mean JCT relative to the truth"
     return Table(title, seeds_of(range(scale.seeds)), ("the liar's", "the others'"), tuple(rows))
 
 
 def _pays(liar: SeedSpread) -> Verdict:
-    """A lie pays where the liar's JCT falls."""
+    """Whether the lie pays, that is, whether the liar's JCT falls."""
     if liar.mean < 0:
         return Verdict(VerdictWord.MISSED)
     return Verdict(VerdictWord.HOLDS, every_seed=liar.low >= 0)

@@ -1,8 +1,8 @@
-"""OEF's headlines again: static totals, promises kept and broken, and a dynamic run (Middleware 2024).
+"""OEF's main results, reproduced: static totals, promises kept and broken, and a dynamic run (Middleware 2024).
 
 The paper reports up to 32 % more training throughput and 17-19 % shorter completion times than heterogeneity-aware
 baselines, on eight GPUs each of RTX 3070, 3080 and 3090. Speeds below are facts from Lambda's public benchmark logs
-(FP16, lambdal/deeplearning-benchmark aa5addb6); what the paper leaves open is marked as ours.
+(FP16, lambdal/deeplearning-benchmark aa5addb6); values that the paper does not state are marked as ours.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LAMBDA: dict[str, tuple[float, float]] = {
 }
 GPUS = 8  # of each type
 TENANTS = 20
-# Ours, where the paper is silent.
+# Ours, because the paper does not state it.
 LOAD = 1.2
 ROUND_S = 300.0
 RESTART_S = 30.0
@@ -76,7 +76,7 @@ FULL = OefScale(mixes=60, lies=60, seeds=10, jobs=JOBS)
 
 
 def reproduce(scale: OefScale, table: Profile | None = None) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """(name of the part, what measures it), one after the other; `table` adds a static part on its k80, p100 and v100."""
+    """(name of the part, function that measures it), in order; `table` adds a static part on its k80, p100 and v100."""
     measured = np.array([(1.0, *row) for row in LAMBDA.values()])
     yield "static totals, RTX 3070/3080/3090", partial(static_totals, measured, scale.mixes)
     if table is not None:
@@ -89,7 +89,7 @@ def reproduce(scale: OefScale, table: Profile | None = None) -> Iterator[tuple[s
 
 
 def static_totals(speeds: FloatArray, mixes: int) -> dict[str, Any]:
-    """Total normalised throughput over random mixes of tenants, relative to equal shares, and what coop adds."""
+    """Total normalised throughput over random mixes of tenants, relative to equal shares, and the gain of oef-coop."""
     totals: dict[str, list[float]] = {name: [] for name in (*STATIC, "no fairness")}
     for W, m, w in _mixes(speeds, mixes):
         for name in STATIC:
@@ -107,7 +107,7 @@ def static_totals(speeds: FloatArray, mixes: int) -> dict[str, Any]:
 
 
 def broken_promises(speeds: FloatArray, mixes: int, lies: int) -> dict[str, Any]:
-    """In how many of the mixes a promise is broken, and by how much at worst."""
+    """The number of mixes in which a promise is broken, and by how much at worst."""
     numbers: dict[str, Any] = {}
     for name in STATIC:
         rule = DIVISIONS[name]
@@ -119,8 +119,8 @@ def broken_promises(speeds: FloatArray, mixes: int, lies: int) -> dict[str, Any]
             gap.append(verdict.pareto_gap or 0.0)
             if number < lies:
                 random = stream(number, f"lie, {name}")
-                who = int(random.integers(len(W)))
-                lie = gain_by_lying(lambda *a, r=rule: r(*a).shares, W, m, w, who, "exaggerate", random, tries=8)
+                liar = int(random.integers(len(W)))
+                lie = gain_by_lying(lambda *a, r=rule: r(*a).shares, W, m, w, liar, "exaggerate", random, tries=8)
                 gains.append(lie.gain or 0.0)
         numbers[name] = {
             what: {"broken": int((np.array(values) > NOISE).sum()), "of": len(values), "worst": float(max(values))}
@@ -151,7 +151,7 @@ def dynamic(seeds: int, jobs: int) -> dict[str, Any]:
 
 
 def dynamic_liar(seeds: int, jobs: int) -> dict[str, Any]:
-    """One tenant claims that its jobs run `LIE` times faster on every type but the slowest: what it and others get."""
+    """Results of a tenant that claims its jobs are `LIE` times faster on all types but the slowest, and of the others."""
     numbers: dict[str, Any] = {}
     for name in DYNAMIC:
         honest = [_run(seed, jobs, name) for seed in range(seeds)]
@@ -172,7 +172,7 @@ def _mixes(speeds: FloatArray, mixes: int) -> Iterator[tuple[FloatArray, FloatAr
 
 
 def _policies() -> dict[str, Policy]:
-    """The rules between tenants. `gavel` and `max-min` are given tenants too, so that all divide the same thing."""
+    """The rules of division. `gavel` and `max-min` divide between tenants too, so that all rules are comparable."""
 
     def max_min(W: FloatArray, m: FloatArray, w: FloatArray, _: None) -> tuple[FloatArray, str, None]:
         return np.outer(w / w.sum(), m), "", None
@@ -219,9 +219,9 @@ def _run(seed: int, jobs: int, policy: str, *, packed: bool = True, liar: str | 
 
 
 def _workload(seed: int, jobs: int) -> tuple[Trace, Profile]:
-    """Tenants with one model each (a quarter with two), Philly-like durations cut at 12 h, Poisson arrivals.
+    """Tenants with one model each (a quarter with two), Philly-like durations limited to 12 h, Poisson arrivals.
 
-    Models are told apart by tenant, so that one tenant's claims can differ from another's.
+    The model names include the tenant, so that one tenant's claims can differ from another's.
     """
     random = stream(seed, "OEF workload")
     models = list(LAMBDA)

@@ -14,13 +14,14 @@ from fairlead.policies.policy import RoundPolicy
 
 
 def allocate(view: View, memory: None, *, patience_s: float = 0.0) -> tuple[Grants, None]:
-    """Who holds what until the next round.
+    """Decide which jobs hold which GPUs until the next round.
 
-    Columns of the view have one entry per active job (j) and GPU type (t). What is returned as memory comes back next
-    time (None at first; this policy remembers nothing); keyword-only arguments are parameters (`--param patience_s=60`). Do not change the view, and read no clock.
+    Columns of the view have one entry per active job (j) and GPU type (t). The returned memory is passed in again next
+    time (None at first; this policy remembers nothing). Keyword-only arguments are parameters (`--param patience_s=60`).
+    Do not change the view, and do not read a clock.
     """
     free = view.capacity.copy()  # t  GPUs
-    order = np.lexsort((view.job, view.attained_gpu_s - patience_s * view.wait_s))  # ties: who came first
+    order = np.lexsort((view.job, view.attained_gpu_s - patience_s * view.wait_s))  # ties: the earlier job first
     rows = []
     for j in order.tolist():
         for t in np.argsort(-view.rate[j], kind="stable").tolist():
@@ -38,5 +39,5 @@ policy = RoundPolicy(
     paper="mine",
     level=Level.GRANTS,  # or SHARES (fractions by owner), PLACEMENT (nodes)
     allocate=allocate,
-    knows=frozenset(),  # Knows.LENGTHS, if it may see how long jobs are: the report will say so
+    knows=frozenset(),  # Knows.LENGTHS if it may see the lengths of jobs; the report will mention it
 )
