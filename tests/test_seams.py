@@ -133,18 +133,6 @@ def test_policies_do_not_import_each_other() -> None:
     assert policies == set(re.findall(r"^    \*?(\w+)\.POLIC(?:Y|IES),", registry, re.MULTILINE))
 
 
-def test_a_class_of_the_core_shares_its_name_with_no_other() -> None:
-    core = {"numerics", "placement", "policies", "sim"}
-    found: dict[str, list[Path]] = {}
-    for path in SOURCES.rglob("*.py"):
-        for name in re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
-            found.setdefault(name, []).append(path.relative_to(SOURCES))
-
-    doubles = {name: paths for name, paths in found.items() if len(paths) > 1 and core & {p.parts[0] for p in paths}}
-
-    assert doubles == {}
-
-
 def test_the_package_itself_imports_nothing() -> None:
     code = "import sys; before = set(sys.modules); import fairlead; print(sorted(set(sys.modules) - before))"
 
@@ -176,14 +164,13 @@ def test_serving_does_not_import_the_simulator() -> None:
     assert run_python(code).strip() == "True []"
 
 
-def test_no_two_classes_of_the_studies_share_a_name_with_any_other() -> None:
+def test_no_two_classes_share_a_name() -> None:
     homes: dict[str, list[str]] = {}
     for path in sorted(SOURCES.rglob("*.py")):
         for name in re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
             homes.setdefault(name, []).append(str(path.relative_to(SOURCES)))
-
-    shared = {name: paths for name, paths in homes.items() if len(paths) > 1}
-    assert {name: paths for name, paths in shared.items() if any(path.startswith("studies") for path in paths)} == {}
+    doubles = {name: files for name, files in homes.items() if len(files) > 1}
+    assert not doubles, f"one class per name in the whole package: {doubles}"
 
 
 def test_nothing_pure_reads_a_clock_or_a_file() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from fairlead.cli.options import Cluster, Importing, parse_pairs, spread
 from fairlead.cli.output import Format, Output, print_json, print_wide_table, show_progress
-from fairlead.cli.world import Rules
+from fairlead.cli.world import WorldOptions
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.words import choose
 
@@ -86,7 +86,7 @@ def compare(
     files: OutputFiles,
     running: Running,
     importing: Importing,
-    rules: Rules,
+    rules: WorldOptions,
     output: Output = Format.table,
 ) -> None:
     """Run every policy on the same workloads under the same rules, and compare them seed by seed."""

@@ -9,7 +9,7 @@ import typer
 from fairlead.cli.options import Importing, Seed, parse_parameters, spread
 from fairlead.cli.output import Format, Output, print_json, print_table, progress
 from fairlead.cli.simulate_from import simulate_onwards
-from fairlead.cli.world import Rules
+from fairlead.cli.world import WorldOptions
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, format_number
 from fairlead.model.words import counted
@@ -35,7 +35,7 @@ def simulate(
     ] = None,
     param: Annotated[list[str] | None, typer.Option(help="Parameter of the policy.", metavar="NAME=VALUE")] = None,
     importing: Importing,
-    rules: Rules,
+    rules: WorldOptions,
     seed: Seed = 0,
     journal: Annotated[str | None, typer.Option(help="Write every event and decision here.", metavar="FILE")] = None,
     from_: Annotated[

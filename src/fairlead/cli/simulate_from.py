@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.cli.options import Importing, parse_parameters
 from fairlead.cli.output import progress
-from fairlead.cli.world import Rules
+from fairlead.cli.world import WorldOptions
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, parse_duration
 
@@ -46,7 +46,7 @@ def simulate_onwards(
     param: list[str],
     trace: str | None,
     importing: Importing,
-    rules: Rules,
+    rules: WorldOptions,
     seed: int,
     unknown_lasts: str | None,
     until: str | None,
@@ -120,7 +120,7 @@ def _open(place: str, policy: Policy | None) -> Origin:
     return service_origin(path.name, *read_directory(path))
 
 
-def _read(origin: Origin, trace: str, importing: Importing, rules: Rules, seed: int) -> tuple[JobSpec, ...]:
+def _read(origin: Origin, trace: str, importing: Importing, rules: WorldOptions, seed: int) -> tuple[JobSpec, ...]:
     from fairlead.studies.runs.origin import arrivals
 
     profile = importing.profile() if importing.throughputs else origin.header.profile

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rules:
+class WorldOptions:
     """Options of rounds and of the simulated world, shared by all commands that simulate."""
 
     round_: Annotated[str, typer.Option("--round", help="Length of a round.", metavar="DURATION")] = "360"

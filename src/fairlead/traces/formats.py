@@ -14,12 +14,12 @@ from fairlead.rates.profile import Profile
 from fairlead.traces.assign import Assigner
 from fairlead.traces.files import create_text, open_text, sha256_of
 from fairlead.traces.importers import alibaba, gavel, logs, own, philly_csv, philly_log, pollux, sacct
-from fairlead.traces.importers.rows import Format, LeftOut, Options
+from fairlead.traces.importers.rows import LeftOut, Options, TraceFormat
 from fairlead.traces.importers.times import format_time
 from fairlead.traces.sorting import Line, sort_lines
 
 # In the order in which they are tried on a file without a stated format.
-FORMATS: tuple[Format, ...] = (
+FORMATS: tuple[TraceFormat, ...] = (
     own.FORMAT,
     philly_csv.FORMAT,
     philly_log.FORMAT,
@@ -138,7 +138,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
         file.writelines(f"{before}{arrival_s!r}{after}" for arrival_s, _, before, after in _lines(iter(trace.jobs)))
 
 
-def find_format(name: str) -> Format:
+def find_format(name: str) -> TraceFormat:
     own_name = OTHER_NAMES.get(name, name)
     for known in FORMATS:
         if known.name == own_name:
@@ -147,7 +147,7 @@ def find_format(name: str) -> Format:
     raise InputError(f'trace format "{name}" is not known; {did_you_mean(name, names)}')
 
 
-def detect_format(path: str | Path) -> Format:
+def detect_format(path: str | Path) -> TraceFormat:
     head = _head(path)
     for known in FORMATS:
         if known.detect(head):
@@ -170,7 +170,7 @@ def detect_format(path: str | Path) -> Format:
     raise InputError(f"is in no known format ({names}); name it with --trace-format", path=str(path))
 
 
-def read_jobs(path: str | Path, known: Format, assigner: Assigner, tally: Tally) -> Iterator[JobSpec]:
+def read_jobs(path: str | Path, known: TraceFormat, assigner: Assigner, tally: Tally) -> Iterator[JobSpec]:
     """The jobs of a file in file order, with the times of the file; everything else is counted in `tally`."""
     ids: set[str] = set()
     with open_text(path) as file:
@@ -193,7 +193,7 @@ def read_jobs(path: str | Path, known: Format, assigner: Assigner, tally: Tally)
 
 
 def _read_one(
-    line: int, record: object, known: Format, assigner: Assigner, tally: Tally, ids: set[str]
+    line: int, record: object, known: TraceFormat, assigner: Assigner, tally: Tally, ids: set[str]
 ) -> JobSpec | None:
     if isinstance(record, InputError):
         raise record
@@ -216,7 +216,7 @@ def _lines(jobs: Iterator[JobSpec]) -> Iterator[Line]:
 
 
 def _describe(
-    path: str | Path, known: Format, assigner: Assigner, tally: Tally, origin_s: float
+    path: str | Path, known: TraceFormat, assigner: Assigner, tally: Tally, origin_s: float
 ) -> tuple[str, tuple[str, ...]]:
     """The name of the trace and all assumptions about it."""
     name, notes = own.read_head(_head(path)) if known is own.FORMAT else (None, ())

@@ -25,11 +25,11 @@ from fairlead.traces.importers.rows import (
     NO_GPU,
     NOT_COMPLETED,
     NOT_ENDED,
-    Format,
     LeftOut,
     Options,
     Records,
     Row,
+    TraceFormat,
     csv_lines,
     csv_records,
     number,
@@ -178,7 +178,7 @@ def openb_row(line: int, record: Mapping[str, str], options: Options) -> Row | L
     return ran_for(duration_s) or Row(record["name"], submit_s, gpus, duration_s=duration_s, types=types)
 
 
-PAI = Format(
+PAI = TraceFormat(
     name="pai",
     title="Alibaba PAI v2020 pai_task_table.csv, with pai_job_table.csv next to it",
     detect=lambda head: bool(_TASK_LINE.match(head.partition("\n")[0])) or head.startswith(",".join(_TASK)),
@@ -191,7 +191,7 @@ PAI = Format(
     ),
     absolute_times=True,  # from an anonymised date; read as Unix time, hour and weekday are right in UTC+8
 )
-OPENB = Format(
+OPENB = TraceFormat(
     name="openb",
     title="Alibaba v2023 openb_pod_list_*.csv",
     detect=lambda head: head.startswith("name,cpu_milli,memory_mib,num_gpu,gpu_milli"),

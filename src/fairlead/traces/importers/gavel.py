@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import IO
 
 from fairlead.model.errors import InputError
-from fairlead.traces.importers.rows import Format, LeftOut, Options, Records, Row, number, whole
+from fairlead.traces.importers.rows import LeftOut, Options, Records, Row, TraceFormat, number, whole
 
 _HEAD = "job_type", "command"
 _MIDDLE = "working_directory", "num_steps_arg", "needs_data_dir", "total_steps", "scale_factor"
@@ -57,7 +57,7 @@ def _detect(head: str) -> bool:
     return first.count("\t") + 1 in _FIELDS
 
 
-FORMAT = Format(
+FORMAT = TraceFormat(
     name="gavel",
     title="Gavel and Shockwave traces, 7, 10 or 12 tab-separated fields",
     detect=_detect,

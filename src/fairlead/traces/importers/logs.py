@@ -13,11 +13,11 @@ from typing import IO
 from fairlead.traces.importers.rows import (
     NO_GPU,
     NOT_COMPLETED,
-    Format,
     LeftOut,
     Options,
     Records,
     Row,
+    TraceFormat,
     csv_records,
     number,
     ran_for,
@@ -69,7 +69,7 @@ def _columns(head: str) -> list[str]:
     return [name.strip() for name in head.partition("\n")[0].split(",")]
 
 
-HELIOS = Format(
+HELIOS = TraceFormat(
     name="helios",
     title="Helios cluster_log.csv (SenseTime)",
     detect=lambda head: {"job_id", "vc", "gpu_num", "node_num"} <= set(_columns(head)),
@@ -78,7 +78,7 @@ HELIOS = Format(
     notes=("the tenant is the virtual cluster (vc)", "the log names no GPU model"),
     absolute_times=True,
 )
-ACME = Format(
+ACME = TraceFormat(
     name="acme",
     title="Acme trace_seren.csv and trace_kalos.csv (Shanghai AI Lab)",
     detect=lambda head: {"job_id", "user", "gpu_num", "type", "queue"} <= set(_columns(head)),

@@ -20,7 +20,7 @@ from typing import IO
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
 from fairlead.model.jobs import JobSpec
-from fairlead.traces.importers.rows import Format, LeftOut, Options, Records, Row, csv_records, number, whole
+from fairlead.traces.importers.rows import LeftOut, Options, Records, Row, TraceFormat, csv_records, number, whole
 
 KIND = "trace/1"
 COLUMNS = ("id", "tenant", "model", "arrival_s", "gpus", "steps", "widths", "types", "weight", "relaxed")
@@ -94,7 +94,7 @@ def _check_kind(comment: str, line: int) -> None:
         raise InputError(f'this is a "{value.strip()}" file; wanted {KIND}', path="", line=line)
 
 
-FORMAT = Format(
+FORMAT = TraceFormat(
     name="fairlead",
     title="Fairlead's own CSV, written by `trace generate` and `trace convert`",
     detect=lambda head: head.startswith(("# fairlead: trace/", "id,")),

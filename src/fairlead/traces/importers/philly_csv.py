@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import IO
 
-from fairlead.traces.importers.rows import Format, LeftOut, Options, Records, Row, csv_records, number, whole
+from fairlead.traces.importers.rows import LeftOut, Options, Records, Row, TraceFormat, csv_records, number, whole
 from fairlead.traces.importers.times import parse_time
 
 COLUMNS = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
@@ -25,7 +25,7 @@ def row(line: int, record: Mapping[str, str], options: Options) -> Row | LeftOut
     )
 
 
-FORMAT = Format(
+FORMAT = TraceFormat(
     name="philly-csv",
     title="the CSV derived from the Philly trace by the authors of Pollux",
     detect=lambda head: head.startswith(",".join(COLUMNS)),

@@ -17,11 +17,11 @@ from fairlead.traces.importers.rows import (
     NO_GPU,
     NOT_COMPLETED,
     NOT_ENDED,
-    Format,
     LeftOut,
     Options,
     Records,
     Row,
+    TraceFormat,
     ran_for,
 )
 from fairlead.traces.importers.times import parse_time
@@ -82,7 +82,7 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     return value
 
 
-FORMAT = Format(
+FORMAT = TraceFormat(
     name="philly-json",
     title="Philly cluster_job_log (Microsoft)",
     detect=lambda head: bool(re.match(r"\s*\[\s*\{", head)) and '"jobid"' in head,

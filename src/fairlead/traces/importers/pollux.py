@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 
 from fairlead.model.errors import InputError
 from fairlead.model.words import did_you_mean
-from fairlead.traces.importers.rows import Format, LeftOut, Options, Records, Row, csv_records, number, whole
+from fairlead.traces.importers.rows import LeftOut, Options, Records, Row, TraceFormat, csv_records, number, whole
 
 _COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 
@@ -50,7 +50,7 @@ def row(line: int, record: Mapping[str, str], options: Options) -> Row | LeftOut
     )
 
 
-FORMAT = Format(
+FORMAT = TraceFormat(
     name="pollux",
     title="Pollux and Sia workloads",
     detect=lambda head: head.startswith(",".join(_COLUMNS)),

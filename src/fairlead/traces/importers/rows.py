@@ -72,7 +72,7 @@ Records = Iterator[tuple[int, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class TraceFormat:
     """One importer.
 
     `records` yields (line, record), with an InputError in place of a record that cannot be parsed; `row` reads the

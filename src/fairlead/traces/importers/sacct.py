@@ -20,11 +20,11 @@ from fairlead.traces.importers.rows import (
     NO_GPU,
     NOT_COMPLETED,
     NOT_ENDED,
-    Format,
     LeftOut,
     Options,
     Records,
     Row,
+    TraceFormat,
     csv_records,
     number,
     ran_for,
@@ -176,7 +176,7 @@ _NOTES = (
     "the tenant is the account, else the user",
     "a job may run on any type unless it requested one by name",
 )
-TEXT = Format(
+TEXT = TraceFormat(
     name="sacct",
     title="Slurm sacct --parsable2",
     detect=lambda head: "JobID" in head.partition("\n")[0].split("|"),
@@ -185,7 +185,7 @@ TEXT = Format(
     notes=_NOTES,
     absolute_times=True,
 )
-JSON = Format(
+JSON = TraceFormat(
     name="sacct-json",
     title="Slurm sacct --json",
     detect=lambda head: head.lstrip().startswith("{") and bool(re.search(r'"jobs"\s*:|"sacct"', head)),
