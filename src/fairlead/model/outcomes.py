@@ -12,6 +12,8 @@ from enum import IntEnum
 import numpy as np
 
 from fairlead.model.arrays import NO_JOBS, FloatArray, IntArray
+from fairlead.model.units import format_duration
+from fairlead.model.words import counted
 
 
 class Reason(IntEnum):
@@ -43,6 +45,35 @@ class Reason(IntEnum):
 
 _CODES = {reason: "".join(part.capitalize() for part in reason.name.split("_")) for reason in Reason}
 REASON_OF_CODE = {code: reason for reason, code in _CODES.items()}
+
+
+def sentence(reason: Reason, wanted: int, free: int, a: float, b: float, since_s: float) -> str | None:
+    """The reason in words, with its numbers as `Outcomes` has them, decided at `since_s`; None where there is none."""
+    gpus = counted(wanted, "GPU")
+    match reason:
+        case Reason.CAPACITY:
+            return f"it asks for {gpus} of one type, and {free} are free"
+        case Reason.FRAGMENTED:
+            return f"{counted(free, 'GPU')} of a type are free, and no node has more than {a:g} of the {gpus} wanted"
+        case Reason.SHARE:
+            return f"its owner holds {counted(round(b), 'GPU')} for a share of {a:.3g}; its turn will come"
+        case Reason.ORDER:
+            return f"{counted(round(a), 'job')} that the policy serves first hold {b:g} of the GPUs it could use"
+        case Reason.QUOTA:
+            return f"its tenant holds {a:g} of the {b:g} GPUs of the type that it may hold"
+        case Reason.HELD:
+            return "its owner put it on hold"
+        case Reason.WINDOW:
+            return f"the policy considered {counted(round(a), 'job')} before it"
+        case Reason.MIN_RUN:
+            wait = format_duration(max(b - since_s, 0.0))
+            return f"jobs that started a moment ago hold {a:g} of the GPUs it could use; the first may move in {wait}"
+        case Reason.NODE_DOWN:
+            return f"it asks for {gpus} of one type, and {b:g} are on nodes that are up"
+        case Reason.NEVER_FITS:
+            return f"no GPU type of this cluster can run it on {gpus}"
+        case Reason.UNDECIDED:
+            return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

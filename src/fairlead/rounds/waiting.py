@@ -1,13 +1,11 @@
-"""The fold of why jobs wait, and each reason as a sentence."""
+"""The fold of why jobs wait, and the reason of a job as a sentence."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from fairlead.model.arrays import IntArray
-from fairlead.model.outcomes import Outcomes, Reason
-from fairlead.model.units import format_duration
-from fairlead.model.words import counted
+from fairlead.model.outcomes import Outcomes, Reason, sentence
 
 if TYPE_CHECKING:
     from fairlead.rounds.state import State
@@ -41,21 +39,6 @@ def set_reason(state: State, jobs: IntArray, reason: Reason, time_s: float) -> N
 def reason_sentence(state: State, j: int) -> str | None:
     """`Order: 12 jobs ...` for a job that waits: the code, and its numbers in words. None where there is no reason."""
     reason = Reason(int(state.reason[j]))
-    if reason is Reason.UNDECIDED:
-        return None
-    wanted = counted(int(state.width[j]), "GPU")
-    free, a, b = int(state.reason_free[j]), float(state.reason_a[j]), float(state.reason_b[j])
-    until = format_duration(max(b - float(state.reason_s[j]), 0.0)) if reason is Reason.MIN_RUN else ""
-    sentences = {
-        Reason.CAPACITY: f"it asks for {wanted} of one type, and {free} are free",
-        Reason.FRAGMENTED: f"{counted(free, 'GPU')} of a type are free, and no node has more than {a:g} of the {wanted} wanted",
-        Reason.SHARE: f"its owner holds {counted(round(b), 'GPU')} for a share of {a:.3g}; its turn will come",
-        Reason.ORDER: f"{counted(round(a), 'job')} that the policy serves first hold {b:g} of the GPUs it could use",
-        Reason.QUOTA: f"its tenant holds {a:g} of the {b:g} GPUs of the type that it may hold",
-        Reason.HELD: "its owner put it on hold",
-        Reason.WINDOW: f"the policy considered {counted(round(a), 'job')} before it",
-        Reason.MIN_RUN: f"jobs that started a moment ago hold {a:g} of the GPUs it could use; the first may move in {until}",
-        Reason.NODE_DOWN: f"it asks for {wanted} of one type, and {b:g} are on nodes that are up",
-        Reason.NEVER_FITS: f"no GPU type of this cluster can run it on {wanted}",
-    }
-    return f"{reason.code}: {sentences[reason]}"
+    numbers = (float(column[j]) for column in (state.reason_a, state.reason_b, state.reason_s))
+    words = sentence(reason, int(state.width[j]), int(state.reason_free[j]), *numbers)
+    return None if words is None else f"{reason.code}: {words}"
