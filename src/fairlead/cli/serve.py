@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile
+from fairlead.engines.registry import ENGINES
 from fairlead.model.units import parse_duration
 
 
@@ -19,7 +20,7 @@ def serve(
         typer.Option(help="A registered policy (default: the last one, initially oef-coop).", metavar="NAME"),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="local: processes on this machine; pretend: jobs that only take time.")
+        str, typer.Option(help=f"{'; '.join(f'{name}: {kind.sentence}' for name, kind in ENGINES.items())}.")
     ] = "local",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 7411,

@@ -12,6 +12,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
 from fairlead.rates.profile import chip_of
+from fairlead.rounds.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,26 @@ class Slots(Mapping[tuple[str, int], int]):
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+
+class Pace(Mapping[str, float]):
+    """The speed of each type of the current cluster, relative to the fastest."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __getitem__(self, type_: str) -> float:
+        return self._speeds()[type_]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._speeds())
+
+    def __len__(self) -> int:
+        return len(self._speeds())
+
+    def _speeds(self) -> dict[str, float]:
+        pairs = zip(self._state.cluster.types, self._state.type_speed.tolist(), strict=True)
+        return {type_: speed or 1.0 for type_, speed in pairs}
 
 
 def slots_as_devices(nodes: Sequence[str], gpus: Sequence[int]) -> dict[tuple[str, int], int]:

@@ -20,6 +20,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.handshake import CHECKPOINTED
 
 KIND = "pretended/1"
+FILE = "pretended.jsonl"  # in the state directory
 _SLEEP = re.compile(r"\s*sleep\s+([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*\Z")
 
 

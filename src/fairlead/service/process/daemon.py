@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead import __version__
+from fairlead.engines.registry import ENGINES
 from fairlead.engines.requests import SetPolicy
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, InputError
@@ -23,7 +24,7 @@ from fairlead.rounds.journal import Header, header_to_json
 from fairlead.service.api.limits import Limits
 from fairlead.service.client import CREDENTIALS, Client, credentials_path, save_credentials
 from fairlead.service.live_policies import tried
-from fairlead.service.process.scheduler import ENGINES, SchedulerOptions, build_reader
+from fairlead.service.process.scheduler import SchedulerOptions
 from fairlead.service.process.supervisor import Patience, Supervisor
 from fairlead.service.store import changes, request_queue
 from fairlead.service.store.cluster_file import difference, remember
@@ -115,7 +116,8 @@ def _run(options: ServiceOptions, directory: StateDirectory, header: Header, lis
             running.should_exit = True
 
     supervisor = Supervisor(directory, options.plan, gave_up, options.patience)
-    writer, reads = Writer(connection, supervisor.wake), Reads(directory, build_reader(options.plan, directory))
+    reader = ENGINES[options.plan.engine].open_reader(directory.path)
+    writer, reads = Writer(connection, supervisor.wake), Reads(directory, reader)
     try:
         supervisor.start()
         from fairlead.service.api.server import ServiceContext, build_server  # while the scheduler starts

@@ -10,24 +10,17 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fairlead.engines.live import LiveEngine
-from fairlead.engines.local.devices import Slots, choose_devices
-from fairlead.engines.local.files import LocalReader
-from fairlead.engines.local.nvml import detect
-from fairlead.engines.local.runner import LocalRunner
-from fairlead.engines.pretend.runner import PretendReader, PretendRunner
-from fairlead.engines.runner import LeaseReader, Runner
+from fairlead.engines.registry import ENGINES, RunnerOptions
 from fairlead.model.decision import Decision
 from fairlead.model.errors import FairleadError
 from fairlead.model.events import Event, PolicySet
 from fairlead.model.words import choose
 from fairlead.rounds.loop import Settings, When, run
-from fairlead.rounds.state import State
 from fairlead.service.live_policies import UnusablePolicyError, usable
 from fairlead.service.store import request_queue
 from fairlead.service.store.database import DiskFullError, disk_full_raised, open_reader, open_writer
@@ -38,7 +31,6 @@ from fairlead.service.store.tables import EVENTS
 REFUSED = 3  # exit code: starting again would not help
 LAST_RESORT = "fifo"  # decides if no earlier policy can
 FULL = 4  # exit code: starting again will help once there is room on the disk
-ENGINES = ("local", "pretend")
 # An earlier scheduler may have to finish its decision and write its snapshot first. Nothing else can hold the lock,
 # because the API holds that of the service; giving up early would end a service that only had to wait.
 _LOCK_S = 600.0
@@ -118,9 +110,10 @@ def serve(directory: StateDirectory, plan: SchedulerOptions) -> None:
     inbox = request_queue.StoredInbox(
         requests, log, request_queue.unanswered(requests, log.taken, log.state), sys.stdin.fileno()
     )
+    open_runner = ENGINES[choose("engine", plan.engine, ENGINES)].open_runner
     engine = LiveEngine(
         log.state,
-        build_runner(plan, directory, log.state),
+        open_runner(directory.path, log.state, RunnerOptions(plan.user, plan.emulate)),
         inbox,
         lambda job: request_queue.command_of(requests, job),
         time.time,
@@ -166,44 +159,6 @@ def _fall_back(log: Log, failed: list[tuple[str, dict[str, Any]]], error: Unusab
             _report({"fell_back": message})
             return PolicySet(log.state.now_s, name, parameters)
     raise error
-
-
-def build_runner(plan: SchedulerOptions, directory: StateDirectory, state: State) -> Runner:
-    if choose("engine", plan.engine, ENGINES) == "pretend":
-        return PretendRunner(_pretended(directory))
-    machine = detect()
-    devices = choose_devices(state.cluster, machine, emulate=plan.emulate)
-    slots = Slots(devices, machine, lambda: state.cluster)
-    return LocalRunner(directory.path, slots, pace=_Pace(state) if devices.emulated else None, user=plan.user)
-
-
-class _Pace(Mapping[str, float]):
-    """The speed of each type of the current cluster, relative to the fastest."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def __getitem__(self, type_: str) -> float:
-        return self._speeds()[type_]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._speeds())
-
-    def __len__(self) -> int:
-        return len(self._speeds())
-
-    def _speeds(self) -> dict[str, float]:
-        pairs = zip(self._state.cluster.types, self._state.type_speed.tolist(), strict=True)
-        return {type_: speed or 1.0 for type_, speed in pairs}
-
-
-def build_reader(plan: SchedulerOptions, directory: StateDirectory) -> LeaseReader:
-    """The reader of leases for the API, which runs none."""
-    return PretendReader(_pretended(directory)) if plan.engine == "pretend" else LocalReader(directory.path)
-
-
-def _pretended(directory: StateDirectory) -> Path:
-    return directory.path / "pretended.jsonl"
 
 
 def _no_room(error: Exception) -> int:
