@@ -30,11 +30,15 @@ def test_only_the_type_that_a_spread_job_holds_is_slower() -> None:
     assert view.rate.tolist() == [[2.0, 3.0], [4.0, 3.0]]
 
 
-def test_a_spread_job_is_like_no_other_while_it_is_spread() -> None:
+def test_a_spread_job_is_only_like_others_that_are_spread_as_it_is() -> None:
     spread, gathered = scene({"a": ((0, 1), (1, 1))}).view(), scene({"a": ((0, 2),)}).view()
+    both = scene({"a": ((0, 1), (1, 1)), "b": ((0, 1), (1, 1))}).view()
+    elsewhere = scene({"a": ((0, 1), (1, 1)), "b": ((2, 1), (3, 1))}).view()
 
     assert spread.alike[0] != spread.alike[1]
     assert gathered.alike[0] == gathered.alike[1]
+    assert both.alike[0] == both.alike[1]
+    assert elsewhere.alike[0] != elsewhere.alike[1]
 
 
 @pytest.mark.parametrize("spot", [((0, 2),), NOWHERE])

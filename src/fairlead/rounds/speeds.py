@@ -91,11 +91,14 @@ def rate_at_their_spots(state: State, jobs: IntArray, time_s: float) -> FloatArr
 
 
 def alike_at_their_spots(state: State, jobs: IntArray, time_s: float) -> IntArray:
-    """j  the same number for equal rates, width and weight; a spread job is like no other."""
+    """j  the same number for equal rates, width and weight."""
     alike = state.alike.take(jobs)
     if state.spread_rate:
         spread, rows = _spread(state, jobs)
-        alike[rows] = int(alike.max(initial=0)) + 1 + np.arange(len(spread))
+        types, speeds = state.held_type[spread].tolist(), [state.spread_rate[j] for j in spread.tolist()]
+        first, numbers = int(alike.max(initial=0)) + 1, dict[tuple[int, int, float], int]()
+        kinds = zip(alike[rows].tolist(), types, speeds, strict=True)
+        alike[rows] = [first + numbers.setdefault(kind, len(numbers)) for kind in kinds]
     return alike
 
 
