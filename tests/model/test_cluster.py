@@ -32,12 +32,12 @@ def test_other_short_forms_are_refused(text: str) -> None:
         parse_short_form(text)
 
 
-def test_a_huge_cluster_is_taken_for_a_slip() -> None:
+def test_a_huge_cluster_is_treated_as_a_typing_error() -> None:
     with pytest.raises(InputError, match="wanted a whole number from 1"):
         parse_short_form("v100:99999999999")
 
 
-def test_types_stand_in_the_order_of_their_first_node_and_groups_of_one_type_add_up() -> None:
+def test_types_are_in_the_order_of_their_first_node_and_groups_of_one_type_add_up() -> None:
     cluster = build_cluster([NodeGroup(1, "p100", 2), NodeGroup(2, "v100", 4), NodeGroup(1, "p100", 8)])
 
     assert cluster.types == ("p100", "v100")
@@ -64,7 +64,7 @@ def test_one_gpu_with_two_memory_sizes_is_two_types_with_one_speed() -> None:
     assert cluster.memory_gib.tolist() == [16.0, 32.0]
 
 
-def test_groups_of_one_name_are_numbered_through() -> None:
+def test_groups_with_one_name_are_numbered_consecutively() -> None:
     cluster = build_cluster([NodeGroup(2, "v100", 4, name="rack"), NodeGroup(1, "k80", 4, name="rack")])
 
     assert cluster.nodes == ("rack-1", "rack-2", "rack-3")

@@ -1,4 +1,4 @@
-"""What a job may say of itself."""
+"""The checks on a job's description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a job: what the table has goes, what it lacks is a bug with a story."""
+"""The life cycle of a job: pairs in the table are allowed, and any other pair raises an error that explains it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = list(product(Phase, Step))
 
 
 @pytest.mark.parametrize(("phase", "step"), [pair for pair in ALL if pair in TABLE])
-def test_a_pair_of_the_table_leads_on(phase: Phase, step: Step) -> None:
+def test_a_pair_in_the_table_leads_to_its_phase(phase: Phase, step: Step) -> None:
     assert advance(np.array([phase, phase]), step).tolist() == [TABLE[phase, step]] * 2
 
 
@@ -27,15 +27,15 @@ def test_a_pair_that_is_absent_raises(phase: Phase, step: Step) -> None:
         advance(np.array([phase]), step)
 
 
-def test_nothing_leads_out_of_an_end() -> None:
+def test_no_step_leaves_a_final_phase() -> None:
     assert not [pair for pair in TABLE if pair[0] in ENDED]
 
 
-def test_no_job_steps_where_there_is_none() -> None:
+def test_no_jobs_take_no_step() -> None:
     assert advance(np.array([], dtype=np.int64), Step.START).size == 0
 
 
-def test_a_job_that_finishes_twice_tells_its_story() -> None:
+def test_a_job_that_finishes_twice_raises_an_error_that_explains_it() -> None:
     state = Scene([job("mine")]).state()
     start(state, "mine", ((0, 1),), 0.0)
     end = Finished(5.0, np.array([0]), np.array([5.0]))
@@ -45,7 +45,7 @@ def test_a_job_that_finishes_twice_tells_its_story() -> None:
         state.fold(end)
 
 
-def test_a_job_that_nobody_started_cannot_have_started() -> None:
+def test_a_job_that_was_not_started_cannot_report_a_start() -> None:
     state = Scene([job("mine")]).state()
 
     with pytest.raises(BrokenInvariantError, match="mine is WAITING"):

@@ -41,13 +41,13 @@ def shown(facts: JobFacts | None, now_s: float = 1060.0) -> PublicJob:
     return public_job("train", 999.0, SPEC, facts, None, now_s)
 
 
-def test_a_job_that_was_not_taken_yet_is_submitted_and_has_no_progress() -> None:
+def test_a_job_that_was_not_accepted_yet_is_submitted_and_has_no_progress() -> None:
     job = shown(None)
 
     assert (job.phase, job.held, job.progress, job.gpu_hours, job.leases) == ("submitted", None, None, 0.0, 0)
 
 
-def test_progress_goes_on_along_a_straight_line_from_the_last_report() -> None:
+def test_progress_is_linear_from_the_last_report() -> None:
     progress = shown(RUNNING).progress
 
     assert progress is not None

@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Parsing and formatting of durations."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_seconds_and_parts_are_understood(text: str | float, seconds: float) -> 
 
 
 @pytest.mark.parametrize("text", ["", "h", "1x", "5 minutes", "1m30", "s30", "1,5h", "--", "1h-30m", "m5m"])
-def test_other_words_are_refused_by_name(text: str) -> None:
+def test_other_text_is_refused_and_quoted(text: str) -> None:
     with pytest.raises(InputError, match="is not understood") as caught:
         parse_duration(text)
     assert f'"{text}"' in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "-inf", "1e400", -0.5, float("nan")])
-def test_negative_and_boundless_durations_are_refused(text: str | float) -> None:
+def test_negative_and_infinite_durations_are_refused(text: str | float) -> None:
     with pytest.raises(InputError, match="finite number that is not negative"):
         parse_duration(text)
 

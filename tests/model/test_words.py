@@ -1,4 +1,4 @@
-"""Mistyped words: the nearest known one is named, wherever the word came in."""
+"""Mistyped words: the message names the nearest known word, wherever the word was entered."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def test_the_nearest_word_is_named_whatever_its_case() -> None:
     assert did_you_mean("x", []) == "known: none"
 
 
-def test_of_thousands_of_words_only_the_first_are_listed() -> None:
-    said = did_you_mean("zzz", [f"tenant-{k:04}" for k in range(5000)])
+def test_only_the_first_of_thousands_of_words_are_listed() -> None:
+    message = did_you_mean("zzz", [f"tenant-{k:04}" for k in range(5000)])
 
-    assert said.startswith("known: tenant-0000, tenant-0001, ")
-    assert said.endswith(", tenant-0039 and 4,960 more")
+    assert message.startswith("known: tenant-0000, tenant-0001, ")
+    assert message.endswith(", tenant-0039 and 4,960 more")
 
 
-def test_a_known_word_is_passed_on() -> None:
+def test_a_known_word_is_returned() -> None:
     assert choose("--decide", "rounds", ["rounds", "events"]) == "rounds"
     with pytest.raises(InputError, match='--decide "Rounds" is not known; did you mean "rounds"'):
         choose("--decide", "Rounds", ["rounds", "events"])
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ([*COMPARE, "--cluster", "v100:2", "--policies", "fifo,gavle"], 'policy "gavle" is not known'),
         ([*COMPARE, "--cluster", "v10:2", "--policies", "fifo"], 'did you mean "v100"?'),
@@ -52,8 +52,8 @@ def test_a_known_word_is_passed_on() -> None:
         (["rates", "show", "resnet5"], 'did you mean "resnet50"?'),
     ],
 )
-def test_every_verb_says_so_in_one_line(
-    args: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_every_command_suggests_it_in_one_line(
+    args: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["fairlead", *args])
     with pytest.raises(SystemExit) as stopped:
@@ -61,6 +61,6 @@ def test_every_verb_says_so_in_one_line(
 
     printed = capsys.readouterr().err
     assert stopped.value.code in (2, 3)
-    assert said in printed
+    assert message in printed
     assert "did you mean" in printed
     assert printed.count("\n") == 1

@@ -57,7 +57,7 @@ def test_adding_and_removing_are_asked_of_the_scheduler(here: World) -> None:
     ("body", "status", "words"),
     [
         ({**NEW, "name": "k80-1"}, 409, "already"),
-        ({**NEW, "gpu": "riva128"}, 422, "no memory is known"),
+        ({**NEW, "gpu": "riva128"}, 422, "the memory of GPU type"),
         ({**NEW, "gpus": 0}, 422, "gpus"),
         ({**NEW, "name": "../x"}, 422, "name"),
     ],

@@ -52,7 +52,7 @@ def test_a_gpu_whose_name_is_a_number_needs_no_quotes() -> None:
         ("nodes:\n- {gpu: v100, colour: 4}\n", 2, 'unknown key "colour"; known: count, gpu, gpus'),
         ("nodes:\n- gpu: v100\n  gpus: 4\n  gpus: 8\n", 4, 'key "gpus" appears twice'),
         ("nodes:\n- {gpu: v100}\n", 2, "item 1 of nodes has no gpus"),
-        ("nodes:\n- gpus: 4\n  gpu: quantum\n", 3, 'no memory is known for GPU type "quantum"'),
+        ("nodes:\n- gpus: 4\n  gpu: quantum\n", 3, 'the memory of GPU type "quantum" is unknown'),
         ("nodes:\n- 4\n", 2, 'item 1 of nodes is "4"; wanted keys'),
         ("nodes: 4\n", 1, 'nodes is "4"; wanted a list'),
         ("nodes: []\n", 1, "the cluster has no nodes"),

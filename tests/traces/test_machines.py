@@ -79,7 +79,7 @@ def test_slurm_node_lists_are_spelt_out() -> None:
         (SINFO + "x[9-1] short gpu:a100:4 idle\n", "line 7: node list"),
         (
             SINFO + "x1 short gpu:quantum:4 idle\n",
-            'line 7: no memory is known for GPU type "quantum".*--alias quantum=',
+            'line 7: the memory of GPU type "quantum" is unknown.*--alias quantum=',
         ),
         ("NODELIST GRES\nc1 (null)\n", "lists no node with GPUs"),
         ('{"sinfo": [{"gres": 5}]}', "is not JSON of sinfo"),

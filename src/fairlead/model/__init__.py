@@ -1,1 +1,1 @@
-"""The vocabulary: clusters, jobs, allocations, events, units, errors. No I/O and no clock."""
+"""The shared vocabulary: clusters, jobs, allocations, events, units, errors. Nothing here does I/O or reads a clock."""

@@ -1,4 +1,4 @@
-"""What a policy may answer: shares, grants or a placement. Each level is turned into the next one below it."""
+"""The answers that a policy may return: shares, grants or a placement. Each level is converted to the next one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Said beside every allocation: until when it holds if nothing happens, and how it was found."""
+    """What accompanies every allocation: how long it holds if nothing happens, and how it was computed."""
 
     holds_until_s: float = math.inf
     solver: str = ""  # outcome of the solve, or the name of the fallback that was used
-    terms: Terms | None = field(default=None, compare=False)  # what the policy says of jobs in its own terms
-    considered: BoolArray | None = field(default=None, compare=False)  # j  jobs that it looked at; None = all
+    terms: Terms | None = field(default=None, compare=False)  # the policy's own numbers about jobs
+    considered: BoolArray | None = field(default=None, compare=False)  # j  jobs that the policy looked at; None = all
 
 
 _PLAIN = Answer()
@@ -46,8 +46,8 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """Whole GPUs for one round: an entry for every job and type that gets any. Who stands first goes first where
-    something has to give. A job that mixes types has several entries, one after another.
+    """Whole GPUs for one round: one entry for every job and type with GPUs. Where not all entries can be
+    placed, earlier ones take precedence. A job that mixes types has several consecutive entries.
     """
 
     jobs: IntArray  # entries  positions in the view
@@ -61,7 +61,7 @@ NO_GRANTS = Grants(NO_JOBS, NO_JOBS, NO_JOBS)
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Nodes for every job of the view."""
+    """The nodes and GPUs of every job in the view."""
 
     spots: tuple[Spot, ...]  # j
     answer: Answer = _PLAIN

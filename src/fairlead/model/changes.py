@@ -1,4 +1,4 @@
-"""Planned changes of a cluster: nodes that join, leave, or lend some of their GPUs to others."""
+"""Planned changes to a cluster: nodes that join, leave, or lend some of their GPUs to others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """At `time_s` the node joins with the GPUs of `group`, leaves, or has `usable` GPUs for us."""
+    """At `time_s` the node joins with the GPUs of `group`, leaves, or has `usable` GPUs for our jobs."""
 
     time_s: float
     kind: ChangeKind
@@ -29,7 +29,7 @@ class Change:
 
 
 def clusters_over_time(cluster: Cluster, changes: Iterable[Change]) -> list[Cluster]:
-    """The cluster at first and after each change, in order of time; an error where a change does not fit."""
+    """The initial cluster and the cluster after each change, in order of time. Raises if a change does not apply."""
     clusters = [cluster]
     for change in in_order(changes):
         try:
@@ -40,7 +40,7 @@ def clusters_over_time(cluster: Cluster, changes: Iterable[Change]) -> list[Clus
 
 
 def in_order(changes: Iterable[Change]) -> list[Change]:
-    """By time; changes of one instant as they are listed."""
+    """The changes sorted by time; changes at the same instant keep the order in which they are listed."""
     return sorted(changes, key=lambda change: change.time_s)
 
 

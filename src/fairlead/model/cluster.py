@@ -1,4 +1,4 @@
-"""A mixed cluster: nodes, each with some GPUs of one type."""
+"""A mixed cluster: nodes, each with GPUs of one type."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fairlead.model.errors import InputError
 from fairlead.model.gpus import MEMORY_GIB, is_gpu_name
 from fairlead.model.words import did_you_mean
 
-NODE_GPUS = 4  # GPUs per node in the short form `v100:36`, unless `x8` says otherwise
+NODE_GPUS = 4  # GPUs per node in the short form `v100:36`, unless a suffix such as `x8` sets it
 MOST_NODES = 1_000_000
 MOST_GPUS_PER_NODE = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """`count` equal nodes."""
+    """`count` identical nodes."""
 
     count: int
     gpu: str
@@ -36,7 +36,8 @@ class NodeGroup:
         _check_whole("gpus", self.gpus, MOST_GPUS_PER_NODE)
         if self.memory_gib is None and self.gpu not in MEMORY_GIB:
             raise InputError(
-                f'no memory is known for GPU type "{self.gpu}" (if it is right, add memory_gib to its nodes in a cluster file); '
+                f'the memory of GPU type "{self.gpu}" is unknown (if the name is right, add memory_gib to its nodes '
+                "in a cluster file); "
                 f"{did_you_mean(self.gpu, MEMORY_GIB)}"
             )
         if self.memory_gib is not None and not (math.isfinite(self.memory_gib) and 0 < self.memory_gib <= 1e5):
@@ -49,11 +50,11 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Columns by type (t) and by node (n). A cluster that changes is a new value.
+    """The cluster as columns by type (t) and by node (n). A change makes a new value.
 
-    Positions are for life: nodes and types are only ever appended, and a node that was removed keeps its position with no
-    GPUs, so that whatever names a node or a type by position stays valid. A type is a GPU with its memory: the same GPU with two memory sizes is two types, `v100` and `v100-32gib`, which
-    share the speeds of `gpu[t]`.
+    Positions are permanent: nodes and types are only appended, and a node that was removed keeps its position without
+    GPUs, so that references by position stay valid. A type is a GPU model with a memory size: the same model with two
+    memory sizes is two types, `v100` and `v100-32gib`, which share the speeds of `gpu[t]`.
     """
 
     types: tuple[str, ...]  # t
@@ -83,7 +84,7 @@ class Cluster:
         return int(self.node_gpus.sum())
 
     def fewest_nodes(self, type_: int, gpus: int) -> int:
-        """Nodes of the type that hold this many GPUs between them, the largest first; one more than there are if none do."""
+        """The number of nodes of the type, largest first, that hold these GPUs; one more than exist if too few."""
         sizes = self.node_gpus[list(self.nodes_of[type_])]
         return int(np.searchsorted(sizes.cumsum(), gpus)) + 1
 
@@ -95,7 +96,7 @@ class Cluster:
         return counts
 
     def compact_spot(self, gpus_by_type: Mapping[int, int]) -> Spot:
-        """The fewest nodes that hold these GPUs on an empty cluster, the largest first; a type that has too few is cut."""
+        """The fewest nodes that hold these GPUs on an empty cluster, largest first; capped where a type has too few."""
         spot: list[tuple[int, int]] = []
         for t, gpus in gpus_by_type.items():
             for node in self.nodes_of[t]:
@@ -107,7 +108,7 @@ class Cluster:
 
 
 def build_cluster(groups: Sequence[NodeGroup]) -> Cluster:
-    """Nodes in the order of the groups; types in the order in which they first appear."""
+    """The cluster with nodes in the order of the groups and types in the order in which they first appear."""
     if not groups:
         raise InputError("the cluster has no nodes; list at least one group such as {count: 2, gpu: v100, gpus: 4}")
     kinds: dict[tuple[str, float], int] = {}
@@ -128,7 +129,7 @@ def build_cluster(groups: Sequence[NodeGroup]) -> Cluster:
         node_type += [kinds[kind]] * group.count
         node_gpus += [group.gpus] * group.count
     if len(set(names)) != len(names):
-        raise InputError("two nodes of the cluster have the same name; give every named group a name of its own")
+        raise InputError("two nodes of the cluster have the same name; give every named group a different name")
     return Cluster(
         types=tuple(labels),
         gpu=tuple(gpu for gpu, _ in kinds),
@@ -140,7 +141,7 @@ def build_cluster(groups: Sequence[NodeGroup]) -> Cluster:
 
 
 def with_node(cluster: Cluster, name: str, group: NodeGroup) -> Cluster:
-    """The cluster with one more node, or with a removed one back, perhaps with other GPUs."""
+    """The cluster with one more node, or with a removed node restored, perhaps with different GPUs."""
     if name in cluster.nodes and cluster.node_gpus[cluster.nodes.index(name)]:
         raise InputError(f'the cluster has a node "{name}" already; remove it first to change its GPUs')
     kinds = list(zip(cluster.gpu, cluster.memory_gib.tolist(), strict=True))
@@ -175,7 +176,7 @@ def _with_gpus(cluster: Cluster, node: int, type_: int, gpus: int) -> Cluster:
 
 
 def parse_short_form(text: str) -> Cluster:
-    """`v100:36,p100:36x8`: GPUs by type, in nodes of 4 unless `x8` says otherwise; the last node may be smaller."""
+    """The cluster `v100:36,p100:36x8`: GPUs by type, in nodes of 4 or of the size after `x`, the last perhaps smaller."""
     groups: list[NodeGroup] = []
     for part in text.split(","):
         gpu, _, rest = part.strip().partition(":")
@@ -196,7 +197,7 @@ def parse_short_form(text: str) -> Cluster:
 
 
 def _largest_first(node_type: IntArray, node_gpus: IntArray, types: int) -> tuple[tuple[int, ...], ...]:
-    """t  nodes that have GPUs."""
+    """t  Nodes that have GPUs, the largest first."""
     order = np.lexsort((-node_gpus, node_type))
     order = order[node_gpus[order] > 0]
     ends = np.searchsorted(node_type[order], np.arange(types + 1))

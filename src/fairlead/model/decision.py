@@ -1,4 +1,4 @@
-"""The outcome of one round: what to stop and what to start where."""
+"""The outcome of one round: which jobs stop, which start, and where."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Why:
-    """What stands behind a decision."""
+    """The explanation of a decision."""
 
-    outcomes: Outcomes  # why jobs wait, where that has changed
+    outcomes: Outcomes  # why jobs wait, for jobs whose reason has changed
     successors: Mapping[int, tuple[int, ...]]  # job that stops and starts nowhere else -> jobs that start on its nodes
-    gain: float  # GPUs at full speed won by what changes: sum over jobs of GPUs x rate / the job's fastest rate
+    gain: float  # full-speed GPUs that the changes gain: sum over jobs of GPUs x rate / the job's fastest rate
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Jobs by position. A job in both `stop` and `start` moves."""
+    """What to stop and start; jobs are positions. A job in both `stop` and `start` moves."""
 
     time_s: float
     cause: Cause
@@ -36,4 +36,4 @@ class Decision:
     spots: tuple[Spot, ...]  # one per job of `start`
     holds_until_s: float
     solver: str
-    why: Why | None = None  # None = nobody asked
+    why: Why | None = None  # None = not requested

@@ -1,19 +1,19 @@
-"""The world's mistakes, each with the exit code that the command line returns for it.
+"""Errors that users can cause, each with the exit code that the command line returns for it.
 
-A message says what was found, what was wanted and what to do. Our own mistakes are not here: they crash.
+A message states what was found, what was expected and what to do. Our own mistakes are not here: they crash.
 """
 
 from __future__ import annotations
 
 
 class FairleadError(Exception):
-    """Something that a user can mend."""
+    """A problem that the user can fix."""
 
     exit_code = 1
 
 
 class InputError(FairleadError):
-    """A file, an option or a value that cannot be used; carries the place where it was found."""
+    """A file, an option or a value that cannot be used; carries the file and line where it is."""
 
     exit_code = 2
 
@@ -23,7 +23,7 @@ class InputError(FairleadError):
         self.message, self.path, self.line = message, path, line
 
     def at(self, path: str, line: int | None = None) -> InputError:
-        """The same complaint, with the place that the caller knows."""
+        """The same error, with the place that the caller knows."""
         return InputError(self.message, path=path, line=line)
 
 
@@ -38,4 +38,4 @@ class ImpossibleError(FairleadError):
 
 
 class BrokenInvariantError(AssertionError):
-    """A bug of ours: a decision, an event or a transition that must not exist."""
+    """A bug in Fairlead: a decision, an event or a transition that must not occur."""

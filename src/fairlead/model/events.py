@@ -1,7 +1,7 @@
-"""What the world tells the scheduler. Columns hold job positions: the order in which jobs arrived.
+"""Events that engines and users report to the scheduler. Columns hold job positions: the order in which jobs arrived.
 
-Progress between two reports is a straight line: `samples` done at `time_s`, then `rate` samples per second from
-`resume_s` on. An engine that sees more reports more; the simulator, whose reports are exact, reports only changes.
+Progress between two reports is linear: `samples` done at `time_s`, then `rate` samples per second from `resume_s` on.
+An engine that observes more reports more; the simulator, whose reports are exact, reports only changes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """These jobs hold their GPUs now and make `rate` samples per second once `resume_s` is over.
+    """These jobs hold their GPUs now and process `rate` samples per second from `resume_s` on.
 
-    Not `measured`: the rate is what was believed before, so that there is nothing to learn from it.
+    If not `measured`, the rate is the previous estimate, so there is nothing to learn from it.
     """
 
     time_s: float
@@ -45,9 +45,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """GPUs go from job to job with every task: what these jobs hold on average from now until they are told of again.
+    """What these jobs hold on average until their next report, where GPUs pass from job to job with every task.
 
-    For `part` of the time a task of the job runs or its gradients are on their way.
+    For `part` of the time a task of the job runs or its gradients are being sent.
     """
 
     time_s: float
@@ -60,7 +60,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """These jobs gave their GPUs back as asked, with `samples` safely kept."""
+    """These jobs returned their GPUs as requested; `samples` are saved."""
 
     time_s: float
     jobs: IntArray
@@ -69,7 +69,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """These jobs are done after `samples`, whatever their owners had declared."""
+    """These jobs finished after `samples`, whatever length their owners declared."""
 
     time_s: float
     jobs: IntArray
@@ -85,7 +85,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """These jobs went down with their node, or out of sight; `samples` survive in their checkpoints."""
+    """These jobs died with their node or can no longer be observed; `samples` survive in their checkpoints."""
 
     time_s: float
     jobs: IntArray
@@ -94,7 +94,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The engine did not do as asked; the jobs wait again."""
+    """The engine did not carry out the command; the jobs wait again."""
 
     time_s: float
     jobs: IntArray
@@ -103,7 +103,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Their owners gave these jobs up; whatever they held is free."""
+    """The owners cancelled these jobs; the GPUs that they held are free."""
 
     time_s: float
     jobs: IntArray
@@ -111,7 +111,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """These jobs leave the queue until they are released, with `samples` safely kept; whatever they held is free."""
+    """These jobs leave the queue until they are released, with `samples` saved; the GPUs that they held are free."""
 
     time_s: float
     jobs: IntArray
@@ -138,9 +138,9 @@ class NodeUp:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsable:
-    """From now on this many GPUs of the node are ours to use, from 0 to its size: jobs of others hold the rest.
+    """From now on our jobs may use this many GPUs of the node, from 0 to its size; other users hold the rest.
 
-    GPUs that our jobs hold are ours. Before they are taken away the jobs are reported as lost.
+    GPUs that our jobs hold count as ours. Before they are taken away the jobs are reported as lost.
     """
 
     time_s: float
@@ -150,7 +150,7 @@ class NodeUsable:
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded:
-    """A node joins, or one that was removed comes back, perhaps with other GPUs: it is up, and all its GPUs are ours."""
+    """A node joins, or a removed one returns, perhaps with other GPUs. It is up, and our jobs may use all its GPUs."""
 
     time_s: float
     name: str
@@ -161,7 +161,7 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """A node leaves for good. No job holds any of its GPUs: those that did are reported as lost before."""
+    """A node leaves permanently. No job holds any of its GPUs: jobs that did were reported as lost first."""
 
     time_s: float
     node: int
@@ -169,7 +169,7 @@ class NodeRemoved:
 
 @dataclass(frozen=True, slots=True)
 class TenantSet:
-    """From now on the tenant has this weight, and these limits in place of all it had before."""
+    """From now on the tenant has this weight and these limits, which replace all earlier ones."""
 
     time_s: float
     tenant: str
@@ -179,7 +179,7 @@ class TenantSet:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """From now on this policy decides. The state does not care; a replay does."""
+    """From now on this policy decides. The state ignores the event; a replay needs it."""
 
     time_s: float
     policy: str

@@ -1,4 +1,4 @@
-"""GPU types by one lower-case name each: how others spell them, and how much memory a card has when nobody says."""
+"""GPU types: one lower-case name for each, other spellings of it, and the default memory of a card."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MEMORY_GIB: dict[str, float] = {
     "b200": 180.0,
 }
 
-# What is left of a name once vendor, family, form factor and memory are taken off, where that is not our name yet.
+# Our name for what remains of a name without vendor, family, form factor and memory, where the two differ.
 _OTHER_NAMES: dict[str, str] = {
     "a10g": "a10",  # Amazon's variant
     "v100s": "v100",
@@ -63,7 +63,7 @@ _OTHER_NAMES: dict[str, str] = {
     "6000": "rtx6000",
     "6000adageneration": "6000ada",
 }
-# The same chip with more memory is a type of its own: (name, GB) -> name.
+# The same chip with more memory is a separate type: (name, GB) -> name.
 _LARGER: dict[tuple[str, int], str] = {("v100", 32): "v100-32", ("a100", 80): "a100-80"}
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
@@ -80,8 +80,9 @@ def is_gpu_name(name: str) -> bool:
 def canonical_gpu(text: str, aliases: Mapping[str, str] | None = None) -> str:
     """One name for a GPU as drivers, Slurm, Kubernetes and clouds spell it.
 
-    `NVIDIA-A100-SXM4-80GB`, `nvidia_a100-sxm4-80gb` and `A100-80GB` are `a100-80`. `aliases`, by the spelling found (in
-    any case), go first. Of a name that nobody knows only the brand is taken off, so that a GPU of next year can be used.
+    `NVIDIA-A100-SXM4-80GB`, `nvidia_a100-sxm4-80gb` and `A100-80GB` are `a100-80`. `aliases`
+    map spellings, in upper or lower case, to names and take precedence. From an unknown name only the brand is removed,
+    so that future GPUs can be used.
     """
     for spelling, name in (aliases or {}).items():
         if spelling.lower() == text.strip().lower():
@@ -93,7 +94,7 @@ def canonical_gpu(text: str, aliases: Mapping[str, str] | None = None) -> str:
 def _canonical(text: str) -> str:
     slug = re.sub(r"[\s_/-]+", "-", text.strip().lower()).strip("-")
     if not is_gpu_name(slug):
-        raise InputError(f'GPU type "{text}" is not a name; wanted such as v100 or NVIDIA-A100-SXM4-80GB')
+        raise InputError(f'GPU type "{text}" is not a name; expected one such as v100 or NVIDIA-A100-SXM4-80GB')
     if slug in MEMORY_GIB or _SLICE.search(slug):
         return slug
     words = slug.replace("titan-rtx", "titanrtx").split("-")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fairlead.model.errors import InputError
 
-# Larger numbers are taken for a slip of the pen: no trace we know comes near.
+# Larger numbers are treated as typing errors: no trace that we know comes near them.
 MOST_GPUS = 100_000
 LONGEST_S = 1e12
 MOST_STEPS = 1e18
@@ -15,11 +15,11 @@ MOST_STEPS = 1e18
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What is asked for. `gpus` is the reference width, at which a step of `steps` is counted.
+    """What the owner asks for. `gpus` is the reference width, at which `steps` are counted.
 
     `widths` are all GPU counts that the job can run on (rigid: just `gpus`), `types` the GPU types that it may use
-    (empty: any that has the memory). `steps` is None where the owner does not say. `relaxed` allows a grant that mixes
-    GPU types.
+    (empty: any that has the memory). `steps` is None if the owner does not declare a length. `relaxed` allows a grant
+    that mixes GPU types.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The life of a job as a literal table: (phase, step) -> phase. What is absent is a bug."""
+"""The life cycle of a job as a literal table: (phase, step) -> phase. A pair that is absent is a bug."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["ENDED", "HAS_GPUS", "Phase", "Step", "TABLE", "advance"]
 
 
 class Step(IntEnum):
-    START = 0  # we ask
+    START = 0  # the scheduler commands
     STOP = 1
     MOVE = 2
-    STARTED = 3  # the engine tells
+    STARTED = 3  # the engine reports
     STOPPED = 4
     FINISHED = 5
     FAILED = 6
-    LOST = 7  # its node died or it cannot be seen any more; it waits again
+    LOST = 7  # its node died or it can no longer be observed; it waits again
     REFUSED = 8
     CANCEL = 9
     HOLD = 10
@@ -43,7 +43,7 @@ TABLE: dict[tuple[Phase, Step], Phase] = {
     (Phase.RUNNING, Step.FINISHED): Phase.FINISHED,
     (Phase.RUNNING, Step.FAILED): Phase.FAILED,
     (Phase.RUNNING, Step.LOST): Phase.WAITING,
-    # Stopping takes as long as it takes, and the next decision does not wait for it.
+    # Stopping may take long, and the next decision does not wait for it.
     (Phase.STOPPING, Step.START): Phase.MOVING,
     (Phase.STOPPING, Step.STOPPED): Phase.WAITING,
     (Phase.STOPPING, Step.FINISHED): Phase.FINISHED,

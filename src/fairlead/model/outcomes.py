@@ -1,7 +1,7 @@
-"""Why a decision came out as it did: for every job that waits one reason with its numbers.
+"""Why a decision came out as it did: one reason, with its numbers, for every job that waits.
 
-A job that runs needs no reason: the state has where and since when. Reasons are stored when they change, not in every
-round again.
+A job that runs needs no reason: the state has its nodes and its start. Reasons are stored when they change, not in
+every round.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from fairlead.model.words import counted
 
 
 class Reason(IntEnum):
-    """The closed set. `code` is the stable word that journals, the API and the command line show.
+    """The closed set of reasons. `code` is the stable word that journals, the API and the command line show.
 
-    What the numbers `a` and `b` of an outcome mean depends on the reason and is said beside it.
+    What the numbers `a` and `b` of an outcome mean depends on the reason; the comment next to it states it.
     """
 
-    UNDECIDED = 0  # it runs, or no decision has been taken since it came
-    CAPACITY = 1  # inside a round only free GPUs are handed out, and too few of any type are free
+    UNDECIDED = 0  # it runs, or no decision has been made since it arrived
+    CAPACITY = 1  # within a round only free GPUs are assigned, and too few of any type are free
     FRAGMENTED = (
         2  # enough GPUs are free, but not on nodes where it would run. a: most free on one node, b: nodes with any
     )
@@ -32,10 +32,8 @@ class Reason(IntEnum):
     QUOTA = 5  # its tenant may not hold more. a: GPUs that the tenant holds, b: GPUs that it may hold, of the same type
     HELD = 6  # its owner put it on hold
     WINDOW = 7  # the policy did not consider it this time. a: jobs that it considered
-    MIN_RUN = 8  # jobs that must keep their GPUs a while hold what it needs. a: GPUs that they hold, b: when the first may move
-    NODE_DOWN = (
-        9  # too few of its GPUs are on nodes that are up and ours. a: GPUs of its types in all, b: most up of one type
-    )
+    MIN_RUN = 8  # jobs in their minimum run time hold what it needs. a: GPUs that they hold, b: when the first may move
+    NODE_DOWN = 9  # too few GPUs of its types are up and usable. a: GPUs of its types in all, b: most up of one type
     NEVER_FITS = 10  # no type of the cluster can run it
 
     @property
@@ -78,9 +76,9 @@ def sentence(reason: Reason, wanted: int, free: int, a: float, b: float, since_s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """What a policy adds in its own terms: a value under each label for every job of its view.
+    """A policy's own numbers: one value per label for every job in its view.
 
-    Hops gives the latency ratio here, OEF the share and what it is worth, FFT the cost and the compensation.
+    Hops reports the latency ratio here, OEF the share and its value, FFT the cost and the compensation.
     """
 
     labels: tuple[str, ...]
@@ -89,7 +87,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """The waiting jobs whose reason changed in a decision, by position for life, ascending."""
+    """The waiting jobs whose reason changed in a decision, by permanent position, ascending."""
 
     job: IntArray
     reason: IntArray  # of `Reason`
@@ -98,7 +96,7 @@ class Outcomes:
     a: FloatArray
     b: FloatArray
     labels: tuple[str, ...] = ()
-    terms: FloatArray | None = None  # row,label  what the policy adds
+    terms: FloatArray | None = None  # row,label  the policy's own numbers
 
 
 NO_OUTCOMES = Outcomes(NO_JOBS, NO_JOBS, NO_JOBS, NO_JOBS, np.empty(0), np.empty(0))

@@ -1,4 +1,4 @@
-"""The phases of a job's life. Apart from the table of steps, so that a command that prints a phase loads no numpy."""
+"""The phases of a job. Separate from the table of steps, so that a command that prints a phase does not load numpy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Phase(IntEnum):
     STARTING = 1
     RUNNING = 2
     STOPPING = 3
-    MOVING = 4  # stopping here in order to start elsewhere
+    MOVING = 4  # stopping in order to start elsewhere
     FINISHED = 5
     FAILED = 6
     CANCELLED = 7

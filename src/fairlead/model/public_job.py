@@ -1,10 +1,10 @@
-"""A job's public row: what a service shows of a job, declared once.
+"""A job's public row: what the service shows about a job, declared once.
 
-`PublicJob` is the declaration. The API's response model and its OpenAPI schema are made from it, and so are the columns of
-`fairlead queue`. `JobFacts` is what the row is computed from, and names the columns of the service's table of jobs.
+`PublicJob` is the declaration. The API's response model, its OpenAPI schema and the columns of `fairlead queue` are
+derived from it. The row is computed from `JobFacts`, whose fields are the columns of the service's table of jobs.
 
-To add a public field, declare it in `PublicJob` and compute it in `public_job`. If it needs a fact that is not stored yet,
-declare that in `JobFacts`, read it from the scheduler's state in service/store/job_rows.py and add a migration to
+To add a public field, declare it in `PublicJob` and compute it in `public_job`. If it needs a fact that is not stored
+yet, declare that in `JobFacts`, read it from the scheduler's state in service/store/job_rows.py and add a migration to
 service/store/tables.py.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _T = TypeVar("_T", bound="DataclassInstance")
-SUBMITTED = "submitted"  # acknowledged, and not yet taken by the scheduler
+SUBMITTED = "submitted"  # acknowledged, but not yet accepted by the scheduler
 PHASE_NAMES = tuple(phase.name.lower() for phase in Phase)  # by number
 ENDED_PHASES = tuple(PHASE_NAMES[phase] for phase in ENDED)
 PUBLIC_PHASES = (SUBMITTED, *PHASE_NAMES)
@@ -31,7 +31,7 @@ _HAS_REASON = ("waiting", "held", "failed")
 
 
 def _shown(description: str, heading: str | None = None, **constraints: Any) -> dict[str, Any]:
-    """A field's sentence in the OpenAPI document and, where it is a column of `fairlead queue`, its heading."""
+    """A field's sentence in the OpenAPI document and, if it is a column of `fairlead queue`, its heading."""
     return {"description": description, "heading": heading, **constraints}
 
 
@@ -47,7 +47,7 @@ class HeldGpus:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job is: samples in any case, a fraction and steps where its owner declared how many steps there are."""
+    """The progress of a job: samples always, a fraction and steps if its owner declared the number of steps."""
 
     samples: float = field(metadata=_shown("Samples processed by now, on the straight line from the last report."))
     total_samples: float | None = field(metadata=_shown("Samples that the declared steps come to."))
@@ -59,9 +59,9 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True)
 class PublicJob:
-    """A job as everybody sees it who may see it at all. Times are seconds since 1970."""
+    """A job as every user who may see it sees it. Times are seconds since 1970."""
 
-    # For pydantic, which otherwise takes an instance for granted: a response is checked field by field.
+    # Without this, pydantic trusts an instance; with it, a response is checked field by field.
     __pydantic_config__: ClassVar[dict[str, str]] = {"revalidate_instances": "always"}
 
     id: str = field(metadata=_shown("The job's id.", "job"))
@@ -99,7 +99,7 @@ COLUMNS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What the scheduler knew of a job at its last event: a row of the table of jobs, by the names of its columns."""
+    """What the scheduler knew about a job at its last event: a row of the table of jobs."""
 
     position: int
     id: str
@@ -127,7 +127,7 @@ class JobFacts:
 def public_job(
     name: str, submitted_s: float, spec: JobSpec, facts: JobFacts | None, exit_code: int | None, now_s: float
 ) -> PublicJob:
-    """The row at `now_s`; `facts` is None until the scheduler has taken the job."""
+    """The row at `now_s`; `facts` is None until the scheduler has accepted the job."""
     phase = SUBMITTED if facts is None else facts.phase
     return PublicJob(
         id=spec.id,
@@ -153,7 +153,7 @@ def public_job(
 
 
 def has_exit_code(facts: JobFacts) -> bool:
-    """Whether the job's last lease can have left one."""
+    """Whether the job's last lease may have left an exit code."""
     return facts.phase in _HAS_EXIT_CODE
 
 
@@ -172,7 +172,7 @@ def _read(kind: type[_T], document: Mapping[str, Any]) -> _T:
     missing = [name for name in names if name not in document]
     if missing:
         raise FairleadError(
-            f"the service did not send {', '.join(missing)} of a job; it is of another version than this command"
+            f"the service did not send {', '.join(missing)} of a job; its version differs from that of this command"
         )
     return kind(**{name: document[name] for name in names})
 
@@ -186,7 +186,7 @@ def _held(facts: JobFacts) -> HeldGpus | None:
 
 
 def _progress(facts: JobFacts, steps: float | None, now_s: float) -> JobProgress:
-    """On the straight line from the last report, never past the end that was declared."""
+    """The progress extrapolated linearly from the last report, never past the declared end."""
     ran_s = max(now_s - max(facts.at_s, facts.resume_s), 0.0) if facts.gpus else 0.0
     done, total = facts.done + facts.rate * ran_s, facts.total
     if total is not None:

@@ -1,4 +1,4 @@
-"""How many GPUs of a type a tenant may hold, in the words of Kueue."""
+"""How many GPUs of a type a tenant may hold, with the terms of Kueue."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from fairlead.model.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """`nominal` GPUs of a type are the tenant's own; it may hold `borrowing_limit` more while others leave them, and
-    others may hold up to `lending_limit` of its own while it leaves them. None = without limit. What is lent comes back
-    at the first round at which a job of the tenant waits for it.
+    """A tenant's limits for one type: `nominal` GPUs belong to the tenant.
+
+    It may hold `borrowing_limit` more while others do not use them, and others may hold up to `lending_limit` of its
+    own while it does not use them. None = unlimited. Lent GPUs are returned in the first round in which a job of the
+    tenant waits for them.
     """
 
     type: str
@@ -27,7 +29,7 @@ class Quota:
         for name in ("nominal", "borrowing_limit", "lending_limit"):
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise InputError(f"{name} of {self.type} is {value}; wanted 0 or more GPUs")
+                raise InputError(f"{name} of {self.type} is {value}; expected 0 or more GPUs")
         if self.lending_limit is not None and self.lending_limit > self.nominal:
             raise InputError(
                 f"lending_limit of {self.type} is {self.lending_limit}; it cannot exceed the nominal {self.nominal}"
@@ -39,11 +41,11 @@ class Quotas:
     """All tenants' limits as columns."""
 
     most: FloatArray  # u,t  GPUs that the tenant may hold
-    kept: FloatArray  # u,t  GPUs that nobody else may hold, used or not
-    own: FloatArray  # u,t  GPUs that others give back at a round when the tenant wants them
+    kept: FloatArray  # u,t  GPUs that no other tenant may hold, used or not
+    own: FloatArray  # u,t  GPUs that others return at a round when the tenant wants them
 
     def may_hold(self, t: int, held: FloatArray, free: float) -> FloatArray:
-        """u  GPUs of the type that each tenant may hold now in all, where tenants hold `held` (u) and `free` are left.
+        """u  GPUs of the type that each tenant may hold in total, if tenants hold `held` (u) and `free` are left.
 
         min(most_u, held_u + free - sum_{v != u} max(kept_v - held_v, 0))
         """
@@ -51,13 +53,13 @@ class Quotas:
         return np.asarray(np.minimum(self.most[:, t], held + free - (kept_free.sum() - kept_free)))
 
 
-def quota_table(given: Mapping[int, Sequence[Quota]], tenants: int, types: Sequence[str]) -> Quotas | None:
-    """None where nobody has a limit."""
-    if not any(given.values()):
+def quota_table(quotas_of: Mapping[int, Sequence[Quota]], tenants: int, types: Sequence[str]) -> Quotas | None:
+    """All tenants' limits as columns; None if no tenant has a limit."""
+    if not any(quotas_of.values()):
         return None
     most = np.full((tenants, len(types)), np.inf)
     kept, own = np.zeros_like(most), np.zeros_like(most)
-    for u, quotas in given.items():
+    for u, quotas in quotas_of.items():
         for quota in quotas:
             t = types.index(quota.type)
             own[u, t] = quota.nominal

@@ -1,4 +1,4 @@
-"""Durations and numbers as people write them, and back."""
+"""Parsing and formatting of durations and numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse_duration(text: str | float) -> float:
         compact = str(text).strip().lower().replace(" ", "")
         parts = _PART.findall(compact)
         if not parts or "".join(value + unit for value, unit in parts) != compact:
-            raise InputError(f'duration "{text}" is not understood; write seconds or parts like 30s, 5m, 1h30m, 2d')
+            raise InputError(f'duration "{text}" is not understood; write seconds or parts such as 30s, 5m, 1h30m, 2d')
         number = sum(float(value) * _SECONDS[unit] for value, unit in parts)
     if not math.isfinite(number) or number < 0:
         raise InputError(f'duration "{text}" must be a finite number that is not negative')
@@ -26,7 +26,7 @@ def parse_duration(text: str | float) -> float:
 
 
 def format_duration(seconds: float | None) -> str:
-    """The two largest units, short: `3h 52m`, `45s`; a dash where there is nothing to say."""
+    """The two largest units, abbreviated: `3h 52m`, `45s`; a dash if there is no value."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
     if seconds < 60:
@@ -40,7 +40,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """So many digits that count, thousands whole and apart: `0.0123`, `45,678`; a dash where there is nothing to say."""
+    """The number with `digits` significant digits, or whole with separators: `0.0123`, `45,678`; a dash for None."""
     return "-" if value is None else f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 

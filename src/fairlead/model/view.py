@@ -1,8 +1,8 @@
-"""What a policy sees: one frozen picture of the active jobs and the cluster, as columns.
+"""What a policy sees: a frozen snapshot of the active jobs and the cluster, as columns.
 
-Axes: j active jobs in arrival order, t GPU types, n nodes, u tenants. What a policy has not declared to know is None.
-Columns of jobs are gathered when they are first read, so that a policy pays for what it looks at: with thousands of
-jobs in the queue that is most of a round.
+Axes: j active jobs in arrival order, t GPU types, n nodes, u tenants. Information that a policy has not declared is
+None. Columns of jobs are gathered when they are first read, so that a policy pays only for what it uses: with thousands
+of jobs in the queue, gathering takes most of a round.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from fairlead.model.quotas import Quotas
 
 # rate_at(position in the view, type, GPUs, nodes) -> samples per second if the job ran like that
 RateAt = Callable[[int, int, int, int], float]
-NO_TYPE, MIXED_TYPES = -1, -2  # of `held_type`
+NO_TYPE, MIXED_TYPES = -1, -2  # values of `held_type`
 
 _Values = TypeVar("_Values")
 
 
 class Column(Generic[_Values]):
-    """Asks the view's `gather` for itself, once."""
+    """A column of a view, which calls the view's `gather` when it is first read."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, view: View, owner: type) -> _Values:
         values: _Values = view.gather(self._name)
-        view.__dict__[self._name] = values  # found before this descriptor from now on
+        view.__dict__[self._name] = values  # from now on this takes precedence over the descriptor
         return values
 
 
@@ -46,17 +46,17 @@ class View:
     type_speed: FloatArray  # t  one speed for all jobs: geometric mean over models, the fastest type is 1
     tenant_weight: FloatArray  # u
     width_sets: Sequence[tuple[int, ...]]
-    job: IntArray  # j  the job's position for life, ascending
-    spots: Mapping[int, Spot]  # j -> where it is now, for jobs that hold GPUs
+    job: IntArray  # j  the job's permanent position, ascending
+    spots: Mapping[int, Spot]  # j -> current spot, for jobs that hold GPUs
     rate_at: RateAt
     rate_on: Callable[[int, Spot], float]  # (position in the view, spot) -> samples per second there
     last_spot: Callable[[int], Spot]  # where a job (position in the view) is or last was; valid until the round is over
     gather: Callable[[str], Any]  # name of a column -> its values; valid until the round is over
-    quotas: Quotas | None = None  # None = nobody has a limit
-    pinned: BoolArray | None = None  # j  jobs that keep what they hold, told to who grants or places; None = nobody
+    quotas: Quotas | None = None  # None = no tenant has a limit
+    pinned: BoolArray | None = None  # j  jobs that keep what they hold, for policies that grant or place; None = no job
 
     tenant = Column[IntArray]()  # j
-    kind = Column[IntArray]()  # j  jobs with the same tenant, model, width and allowed types are of one kind, for life
+    kind = Column[IntArray]()  # j  jobs with the same tenant, model, width and allowed types have one permanent kind
     alike = Column[IntArray]()  # j  jobs with the same number have equal rates (`rate`), width and weight
     model = Column[IntArray]()  # j
     arrival_s = Column[FloatArray]()  # j
@@ -64,13 +64,13 @@ class View:
     width = Column[IntArray]()  # j  GPUs at the reference width
     width_set = Column[IntArray]()  # j  index into `width_sets`: every GPU count that the job can run on
     relaxed = Column[BoolArray]()  # j  may mix types
-    # j,t  samples/s at the reference width if it is given the type now, 0 = cannot run there: at the speed of its spot where
-    # it holds the type already, spread or not, and elsewhere on the fewest nodes. What a choice of where to run looks at.
+    # j,t  samples/s at the reference width if the job gets the type now, 0 = cannot run there: the speed of its spot
+    # where it already holds the type, spread or not, and elsewhere on the fewest nodes. For choosing where to run.
     rate = Column[FloatArray]()
-    # j,t  the same on the fewest nodes, wherever it is: what it could make. What a job is entitled to is measured by this.
+    # j,t  the same on the fewest nodes, wherever the job runs. Entitlements are measured by this.
     ideal_rate = Column[FloatArray]()
     mixable = Column[BoolArray]()  # j,t  a GPU of the type may be part of a grant that mixes types
-    restart_s = Column[FloatArray]()  # j  what a move costs
+    restart_s = Column[FloatArray]()  # j  cost of a move
 
     attained_gpu_s = Column[FloatArray]()  # j  GPU-seconds held so far
     wait_s = Column[FloatArray]()  # j  time in the system without GPUs
@@ -78,13 +78,13 @@ class View:
     held_gpus = Column[IntArray]()  # j
     held_nodes = Column[IntArray]()  # j  number of nodes
     held_since_s = Column[FloatArray]()  # j
-    reason = Column[IntArray]()  # j  why it waited after the last decision, of `Reason`
+    reason = Column[IntArray]()  # j  why it waited after the last decision, a `Reason`
     restarts = Column[IntArray]()  # j  checkpoints restored so far
-    relative = Column[FloatArray | None]()  # j,n  rate there / what `rate_at` says, as learnt; None = nothing is learnt
-    # j,t  rate over several nodes / what `rate_at` and the slowest node's `relative` say, as learnt; None = nothing is learnt
+    relative = Column[FloatArray | None]()  # j,n  learnt rate there / `rate_at`; None = nothing was learnt
+    # j,t  learnt rate over several nodes / (`rate_at` x the slowest node's `relative`); None = nothing was learnt
     relative_spread = Column[FloatArray | None]()
 
-    total = Column[FloatArray | None]()  # j  samples asked for; NaN where the owner did not say
+    total = Column[FloatArray | None]()  # j  declared samples; NaN if the owner declared none
     done = Column[FloatArray | None]()  # j  samples done
 
     @property

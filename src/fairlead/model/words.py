@@ -1,4 +1,4 @@
-"""Words in messages: the nearest known one to one that was mistyped, and numbers of things."""
+"""Words in messages: suggestions for mistyped words, and counts with their nouns."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from fairlead.model.errors import InputError
 
-FEW, MANY = 6, 40  # words beside the nearest one, and words alone, that a message has room for
+FEW, MANY = 6, 40  # known words listed next to a suggestion, and without one
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a complaint about an unknown word: the nearest that is known; if none is near, or they are few, those known."""
-    import difflib  # only once something went wrong
+    """The end of a message about an unknown word: the nearest known word, or all if none is near or few exist."""
+    import difflib  # slow to import, and only needed for an error
 
     words = sorted(known)
     by_small = {name.lower(): name for name in reversed(words)}
@@ -24,7 +24,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def choose(what: str, word: str, known: Iterable[str]) -> str:
-    """The word, if it is one of those that are known."""
+    """The word, if it is known; otherwise an error with suggestions."""
     words = list(known)
     if word not in words:
         raise InputError(f'{what} "{word}" is not known; {did_you_mean(word, words)}')
@@ -32,5 +32,5 @@ def choose(what: str, word: str, known: Iterable[str]) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
+    """The count with its noun: `1 job`, `2 jobs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
