@@ -1,4 +1,4 @@
-"""A rate that is only believed teaches nothing."""
+"""The estimator learns only from rates that were measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def started(*, measured: bool) -> State:
 
 @pytest.mark.parametrize(("measured", "after"), [(True, 2.0), (False, 1.0)])
 def test_only_a_measured_rate_is_learnt_from(measured: bool, after: float) -> None:
-    """The table says 1 sample a second, the start says 3, the first report 1."""
+    """The table has 1 sample per second, the start reports 3, the first progress report 1."""
     state = started(measured=measured)
     state.fold(Progress(5.0, ONE, np.array([5.0]), np.array([1.0])))
 
@@ -41,7 +41,7 @@ def test_only_a_measured_rate_is_learnt_from(measured: bool, after: float) -> No
 
 
 @pytest.mark.parametrize("measured", [True, False])
-def test_the_log_tells_the_two_apart(measured: bool) -> None:
+def test_the_log_distinguishes_the_two(measured: bool) -> None:
     event = Started(1.0, ONE, np.array([3.0]), np.array([2.0]), measured)
 
     line = json.dumps(Records(CLUSTER, ["a"]).to_json(event))

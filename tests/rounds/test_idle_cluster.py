@@ -1,4 +1,4 @@
-"""A cluster that stands empty for a while, and what happens in between."""
+"""A cluster without jobs for a while, and events in that time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal reads back as what was written, and a broken one says where."""
+"""A journal reads back as it was written, and errors in a broken one name the line."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def journal(tmp_path: Path) -> Path:
 
 
 def test_the_header_reads_back_as_the_set_up(journal: Path) -> None:
-    header, given = JournalReader(journal).header(), made()
+    header, original = JournalReader(journal).header(), made()
 
-    assert header.cluster.nodes == given.cluster.nodes
-    assert header.cluster.capacity.tolist() == given.cluster.capacity.tolist()
-    assert header.profile == given.used_profile()
+    assert header.cluster.nodes == original.cluster.nodes
+    assert header.cluster.capacity.tolist() == original.cluster.capacity.tolist()
+    assert header.profile == original.used_profile()
     assert (header.policy, header.restart_s, header.tenant_weight) == ("las", 3.0, {"other": 2.0})
     assert header.settings["round_s"] == 360.0
     assert header.more["world"]["mtbf_s"] == 3000.0
 
 
-def test_the_first_line_says_what_the_file_is(journal: Path) -> None:
+def test_the_first_line_names_the_format(journal: Path) -> None:
     assert journal.read_text().startswith('{"fairlead":"journal/2",')
 
 
@@ -56,7 +56,7 @@ def test_every_line_is_a_record(journal: Path) -> None:
     assert any(isinstance(record, Decision) for record in records)
 
 
-def test_no_timings_and_no_paths_enter_it(journal: Path) -> None:
+def test_it_contains_no_timings_and_no_paths(journal: Path) -> None:
     text = journal.read_text()
 
     assert str(journal.parent) not in text
@@ -64,7 +64,7 @@ def test_no_timings_and_no_paths_enter_it(journal: Path) -> None:
         assert not {"cpu_s", "wall_s", "decision_s"} & record.keys()
 
 
-def test_a_last_line_that_was_cut_off_is_left_out(journal: Path) -> None:
+def test_an_incomplete_last_line_is_ignored(journal: Path) -> None:
     whole = list(JournalReader(journal).records())
     journal.write_text(journal.read_text()[:-5])
 
@@ -84,13 +84,13 @@ def test_a_broken_line_is_named(journal: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"fairlead":"trace/1"}\n', '{"fairlead":"journal/1"}\n', "[]\n"])
-def test_a_file_that_is_no_journal_is_refused(text: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_journal_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(text)
 
     with pytest.raises(InputError, match="file line 1: not a journal record"):
         JournalReader(tmp_path / "file").header()
 
 
-def test_a_journal_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_journal_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write the journal"):
         simulate(setup([job("a")], speeds=THREE), tmp_path / "no" / "such" / "folder")

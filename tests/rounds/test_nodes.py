@@ -1,4 +1,4 @@
-"""The nodes' side of the state: how many of their GPUs are ours, which are free, and what a decision may hand out."""
+"""The nodes in the state: how many of their GPUs are usable, which are free, and what a decision may assign."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_fewer_than_are_held_or_more_than_there_are_cannot_be_usable(gpus: int) 
         running_on_two().fold(NodeUsable(1.0, 0, gpus))
 
 
-def test_a_job_that_is_lost_first_makes_way() -> None:
+def test_a_job_that_is_lost_first_frees_its_gpus() -> None:
     state = running_on_two()
     state.fold(Lost(1.0, ONE, np.zeros(1)))
     state.fold(NodeUsable(1.0, 0, 0))
@@ -89,7 +89,7 @@ def test_a_job_that_is_lost_first_makes_way() -> None:
     assert state.node_free.tolist() == [0, 4, 4]
 
 
-def test_only_usable_gpus_are_handed_out() -> None:
+def test_only_usable_gpus_are_assigned() -> None:
     state = Scene([job("a", 4), job("b", 2)], "v100:4").state()
     state.fold(NodeUsable(0.0, 0, 2))
 
@@ -151,7 +151,7 @@ def test_nothing_happens_to_a_node_that_has_left(event: Event) -> None:
         state.fold(event)
 
 
-def test_a_node_that_is_there_cannot_join() -> None:
+def test_a_node_that_is_present_cannot_join() -> None:
     with pytest.raises(InputError, match='has a node "k80-1" already'):
         running_on_two().fold(NodeAdded(1.0, "k80-1", "k80", 4, 12.0))
 
@@ -186,7 +186,7 @@ def test_ended_jobs_keep_the_rates_that_they_had() -> None:
     assert state.best_rate[0].tolist() == [*before, 0.0]
 
 
-def test_quotas_and_deficits_reach_to_new_types() -> None:
+def test_quotas_and_deficits_extend_to_new_types() -> None:
     state = running_on_two()
     state.fold(TenantSet(1.0, "a", 1.0, (Quota("k80", 2, 0, 0),)))
     state.fold(NodeAdded(1.0, "new", "p100", 4, 16.0))
@@ -197,7 +197,7 @@ def test_quotas_and_deficits_reach_to_new_types() -> None:
     assert owed.of(owed.owner_key, 3).tolist() == [[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]
 
 
-def test_what_was_learnt_of_a_node_is_kept_until_it_comes_back_as_another_type() -> None:
+def test_what_was_learnt_about_a_node_is_kept_until_it_comes_back_as_another_type() -> None:
     learner = ThreeLayer(TableEstimator(THREE, CLUSTER), CLUSTER)
     state = State(CLUSTER, learner)
     state.fold(Arrived(0.0, job("a", 2)))

@@ -1,4 +1,4 @@
-"""While shares, capacity and the active set stay as they are, nothing moves but what fractional shares demand."""
+"""While shares, capacity and active jobs do not change, jobs move only as fractional shares demand."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ grants_and_places = pytest.mark.parametrize(
 
 
 def rounds(state: State, policy: Policy, count: int) -> Iterator[Decision]:
-    """So many rounds in which nobody comes, ends or fails, and the policy is asked in every one."""
+    """Run this many rounds in which no job arrives, ends or fails and the policy decides every time."""
     memory = Memory()
     for number in range(count):
         now_s = number * ROUND_S
@@ -64,7 +64,7 @@ def rounds(state: State, policy: Policy, count: int) -> Iterator[Decision]:
 
 
 def always(level: Level, allocation: Allocation) -> Policy:
-    """A policy that gives the same answer in every round."""
+    """A policy that returns the same answer in every round."""
 
     def allocate(view: View, memory: None) -> tuple[Allocation, None]:
         return allocation, None
@@ -74,7 +74,7 @@ def always(level: Level, allocation: Allocation) -> Policy:
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    """Up to ten jobs that are all there, can all run, and do not mix types."""
+    """Up to ten jobs that have all arrived, can all run, and do not mix types."""
     speeds, cluster = draw(profiles()), draw(clusters())
     rates = TableEstimator(speeds, cluster)
     jobs = [replace(spec, arrival_s=0.0, relaxed=False, steps=1e9) for spec in draw(workloads(speeds))]
@@ -85,7 +85,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 @grants_and_places
 @settings(max_examples=20)
 @given(scene=scenes())
-def test_the_same_grants_or_places_are_taken_once(policy: Policy, scene: Scene) -> None:
+def test_the_same_grants_or_placements_are_applied_once(policy: Policy, scene: Scene) -> None:
     state = scene.state()
     answer, _ = policy.allocate(look(state, policy, ROUND_S), None)
 
@@ -98,7 +98,7 @@ def test_the_same_grants_or_places_are_taken_once(policy: Policy, scene: Scene) 
 @settings(max_examples=20)
 @given(scene=scenes())
 def test_shares_of_whole_gangs_are_granted_once(policy: Policy, scene: Scene) -> None:
-    """The shares are what runs after the policy's first round, as far as that is at reference widths."""
+    """The shares are what runs after the policy's first round, where that is at reference widths."""
     ran = scene.state()
     list(rounds(ran, policy, 1))
     held = np.flatnonzero(ran.held_gpus[: ran.jobs] == ran.width[: ran.jobs])
@@ -113,7 +113,7 @@ def test_shares_of_whole_gangs_are_granted_once(policy: Policy, scene: Scene) ->
 
 
 def assert_gangs_only_come_together(first: Decision, later: list[Decision]) -> None:
-    """After the first round a job moves only onto fewer nodes, which it earns from."""
+    """After the first round a job moves only to fewer nodes, where it is faster."""
     nodes = {int(j): len(spot) for j, spot in zip(first.start, first.spots, strict=True)}
     for decision in later:
         assert decision.stop.tolist() == decision.start.tolist()
@@ -124,7 +124,7 @@ def assert_gangs_only_come_together(first: Decision, later: list[Decision]) -> N
 
 @st.composite
 def fractions(draw: st.DrawFn) -> tuple[Scene, FloatArray]:
-    """Single GPUs for a part of the time, up to all of it, as far as the cluster goes."""
+    """Shares of single GPUs for a part of the time or all of it, within the cluster's capacity."""
     sizes = {gpu: draw(st.integers(low, 4)) for gpu, low in (("v100", 1), ("p100", 0), ("k80", 0))}
     cluster = ",".join(f"{gpu}:{size}" for gpu, size in sizes.items() if size)
     capacity = np.array([size for size in sizes.values() if size])
@@ -152,7 +152,7 @@ def test_jobs_take_turns_no_more_often_than_their_fractions_demand(made: tuple[S
     assert sum(len(decision.start) for decision in later) <= 4 * turns
 
 
-def test_gpus_that_nobody_is_owed_do_not_go_round() -> None:
+def test_gpus_that_no_job_is_owed_do_not_change_hands() -> None:
     """One V100 is left over for three jobs without any share."""
     scene = Scene([job("a"), job("b"), job("c")], "v100:1")
 
@@ -186,8 +186,8 @@ def test_a_job_is_started_at_most_once_in_min_run(policy: Policy, data: st.DataO
             last[id_] = record["time_s"]
 
 
-def test_an_answer_holds_only_for_now_where_leftovers_were_handed_out() -> None:
-    """`a` need not move to the V100 that its share names, so that `b`, which is owed nothing, has it until the next round."""
+def test_an_answer_holds_only_for_now_where_leftovers_were_assigned() -> None:
+    """`a` need not move to the V100 that its share names, so `b`, which is owed nothing, has it for a round."""
     speeds = profile({"even": {"v100": 1.0, "k80": 1.0}, "v": {"v100": 1.0}})
     scene = Scene([job("a"), job("b", model="v")], "v100:1,k80:1", speeds, held={"a": ((1, 1),)}, now_s=ROUND_S)
     owners = np.arange(2)

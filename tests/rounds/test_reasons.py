@@ -1,4 +1,4 @@
-"""Every reason for which a job waits, each in a world that is as small as it can be."""
+"""Every reason for which a job waits, each in the smallest possible world."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def decided(
 
 
 def outcome(state: State, id_: str) -> tuple[str, int, float, float]:
-    """Code, free, a and b, as the state has them."""
+    """The code, free, a and b in the state."""
     j = state.position[id_]
     code = Reason(int(state.reason[j])).code
     return code, int(state.reason_free[j]), float(state.reason_a[j]), float(state.reason_b[j])
@@ -71,7 +71,7 @@ def test_inside_a_round_a_job_that_does_not_fit_waits_for_capacity() -> None:
     assert outcome(state, "b") == ("Capacity", 1, 0, 0)
 
 
-def test_inside_a_round_a_job_that_waits_for_its_turn_goes_on_doing_so() -> None:
+def test_inside_a_round_a_job_that_waits_for_its_turn_keeps_that_reason() -> None:
     state = Scene([job("a", 3), job("b", 2)], "v100:4", held={"a": ((0, 3),)}, now_s=360.0).state()
     decided(state)
     state.pass_time(400.0)
@@ -102,7 +102,7 @@ def test_a_tenant_at_its_limit_waits_for_its_quota() -> None:
     assert outcome(state, "a1") == ("Quota", 3, 1, 1)
 
 
-def test_jobs_that_started_a_moment_ago_keep_what_an_earlier_one_needs() -> None:
+def test_jobs_that_started_recently_keep_what_an_earlier_one_needs() -> None:
     state = Scene([job("a", 2), job("b", 2)], "v100:2", held={"b": ((0, 2),)}, now_s=360.0).state()
 
     decided(state, rules=Rules(min_run_s=600.0))
@@ -119,7 +119,7 @@ def test_nodes_that_are_down_could_have_held_it() -> None:
     assert outcome(state, "a") == ("NodeDown", 4, 8, 4)
 
 
-def test_a_policy_may_say_which_jobs_it_considered() -> None:
+def test_a_policy_may_report_which_jobs_it_considered() -> None:
     def first_only(view: View, memory: None) -> tuple[Placement, None]:
         considered = np.arange(view.jobs) == 0
         spots = (((0, 1),), *(NOWHERE,) * (view.jobs - 1))
@@ -132,7 +132,7 @@ def test_a_policy_may_say_which_jobs_it_considered() -> None:
     assert outcome(state, "b") == ("Window", 3, 1, 0)
 
 
-def test_a_job_on_hold_says_so_and_has_no_reason_once_it_is_released() -> None:
+def test_a_job_on_hold_has_that_reason_and_has_no_reason_once_it_is_released() -> None:
     state = Scene([job("a")], "v100:1").state()
     one = np.array([0])
 

@@ -1,4 +1,4 @@
-"""A state goes through bytes and is the same: as it stands, and after all that comes later."""
+"""A state that was stored and loaded is the same, at once and after all later events."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def test_weights_quotas_and_holds_survive() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"PK\x03\x04 rubbish", b"{}"])
-def test_what_is_no_snapshot_is_refused(body: bytes) -> None:
+def test_bytes_that_are_not_a_snapshot_are_refused(body: bytes) -> None:
     with pytest.raises(InputError, match="not a snapshot"):
         load(body, CLUSTER, TableEstimator(THREE, CLUSTER))
 
 
-def test_a_cut_snapshot_is_refused() -> None:
+def test_a_truncated_snapshot_is_refused() -> None:
     with pytest.raises(InputError):
         load(dump(fresh())[:-40], CLUSTER, TableEstimator(THREE, CLUSTER))
 
@@ -114,7 +114,7 @@ def test_a_snapshot_of_another_cluster_is_refused() -> None:
 
 
 def test_a_snapshot_of_the_first_kind_had_every_gpu_usable() -> None:
-    """It stored capacities, which follow from the nodes, and knew nothing of GPUs that others hold."""
+    """It stored capacities, which follow from the nodes, and had no record of GPUs that others hold."""
     old = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(dump(fresh()))) as new, zipfile.ZipFile(old, "w") as archive:
         for name in new.namelist():

@@ -1,4 +1,4 @@
-"""A job that is spread over more nodes than it needs is seen at the speed that it has there."""
+"""Policies see a job that is spread over more nodes than it needs at its actual speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs is left alone: inside a round, before `min_run` is over, and for moves that earn nothing."""
+"""Running jobs are left alone: within a round, before `min_run` is over, and where a move gains nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fairlead.policies.policy import Policy
 from fairlead.rates.profile import Profile
 from fairlead.rounds.decide import Memory, Rules, decide
 
-# Two GPUs on one node make twice as much as on two.
+# Two GPUs on one node are twice as fast as on two.
 SPREAD_HURTS = Profile("made up", (speed("m", "v100", 1.0, gpus=2), speed("m", "v100", 0.5, gpus=2, nodes=2)))
 BIG_AND_TWO_SMALL = build_cluster([NodeGroup(1, "v100", 2), NodeGroup(2, "v100", 1)])
 
@@ -49,8 +49,8 @@ def test_a_spread_job_is_not_moved_together_inside_a_round() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "sia", "fft", "tiresias", "themis"])
-def test_a_free_gpu_inside_a_round_goes_to_who_waits_even_if_it_should_be_another_one(policy: str) -> None:
-    """The policy would give `wide` both GPUs of the node; `long` cannot be moved, so `narrow` has the other one."""
+def test_a_free_gpu_inside_a_round_goes_to_a_waiting_job_even_if_the_policy_prefers_another(policy: str) -> None:
+    """The policy would give `wide` both GPUs of the node; `long` cannot be moved, so `narrow` gets the other one."""
     jobs = [job("long", samples=1e6), job("wide", 2, samples=10.0), job("narrow", samples=1e4)]
     scene = Scene(jobs, "v100:2", held={"long": ((0, 1),)}, now_s=50.0)
     made = ROUND_POLICIES[policy]
@@ -62,7 +62,7 @@ def test_a_free_gpu_inside_a_round_goes_to_who_waits_even_if_it_should_be_anothe
 
 
 def test_what_a_policy_leaves_idle_stays_idle_inside_a_round() -> None:
-    """Nobody was wanted on the second GPU."""
+    """The policy wanted no job on the second GPU."""
     first_only = Policy("first-only", "", "", Level.GRANTS, lambda view, memory: (_first(view), None))
     scene = Scene([job("a"), job("b")], "v100:2", held={"a": ((0, 1),)}, now_s=50.0)
 
@@ -88,11 +88,11 @@ def test_a_move_that_min_run_held_back_is_made_when_it_is_over(tmp_path: Path) -
     jobs = [job("a-short", samples=100.0, model="fast"), job("b-long", samples=100_000.0, model="fast")]
     made = setup(jobs, "v100:1,k80:1", min_run_s=1000.0)
 
-    _, told = run_checked(made, tmp_path / "journal")
+    _, checked = run_checked(made, tmp_path / "journal")
 
     moves = [d["time_s"] for d in decisions(tmp_path / "journal") if "b-long" in d["stop"]]
     assert moves == [1080.0]
-    assert told.jobs["b-long"].end_s == 1080.0 + (100_000.0 - 1080.0) / 4.0
+    assert checked.jobs["b-long"].end_s == 1080.0 + (100_000.0 - 1080.0) / 4.0
 
 
 def test_a_round_that_falls_on_an_event_is_decided_once(tmp_path: Path) -> None:
@@ -107,19 +107,19 @@ def test_a_round_that_falls_on_an_event_is_decided_once(tmp_path: Path) -> None:
     ]
 
 
-def test_an_event_inside_a_round_hands_out_free_gpus_at_once(tmp_path: Path) -> None:
+def test_an_event_inside_a_round_assigns_free_gpus_at_once(tmp_path: Path) -> None:
     made = setup([job("a", samples=100.0), job("b", at=10.0)], "v100:1", when="events")
 
-    _, told = run_checked(made, tmp_path / "journal")
+    _, checked = run_checked(made, tmp_path / "journal")
 
-    assert told.jobs["b"].first_start_s == 100.0
+    assert checked.jobs["b"].first_start_s == 100.0
 
 
 @pytest.mark.parametrize("policy", EVERY_POLICY, ids=attrgetter("name"))
-def test_jobs_that_take_turns_get_somewhere_even_if_a_restart_takes_longer_than_a_round(
+def test_jobs_that_take_turns_make_progress_even_if_a_restart_takes_longer_than_a_round(
     policy: Policy, tmp_path: Path
 ) -> None:
-    """At least half of the time goes into work."""
+    """At least half of the time is spent on work."""
     jobs = [job("a", samples=3000.0, tenant="x"), job("b", samples=3000.0, tenant="y")]
 
     result, _ = run_checked(setup(jobs, "v100:1", policy, restart_s=400.0, round_s=60.0), tmp_path / "journal")
@@ -171,13 +171,13 @@ def _not_before_noon(view: View, memory: None) -> tuple[Allocation, None]:
 def test_a_policy_may_wait_for_a_time_with_nothing_running(tmp_path: Path) -> None:
     noon = Policy("not-before-noon", "", "", Level.GRANTS, _not_before_noon)
 
-    _, told = run_checked(setup([job("a")], policy=noon), tmp_path / "journal")
+    _, checked = run_checked(setup([job("a")], policy=noon), tmp_path / "journal")
 
-    assert told.jobs["a"].first_start_s == 43_200.0
+    assert checked.jobs["a"].first_start_s == 43_200.0
 
 
 def _swap(view: View, memory: None) -> tuple[Placement, None]:
-    """Whatever runs moves to the next node; the jobs of the view stand on nodes 1, 2, 0."""
+    """Whatever runs moves to the next node; the jobs of the view are on nodes 1, 2, 0."""
     spots: tuple[Spot, ...] = tuple((((j + 1) % 3, 1),) for j in range(view.jobs))
     return Placement(spots), None
 
@@ -204,7 +204,7 @@ def test_a_job_that_cannot_go_where_a_pinned_one_sits_stays_where_it_is() -> Non
     assert not decision.stop.size
 
 
-def test_a_placement_without_pins_is_done_as_it_says() -> None:
+def test_a_placement_without_pins_is_applied_unchanged() -> None:
     scene = Scene([job("a"), job("b")], "v100:3x1", held={"a": ((0, 1),), "b": ((1, 1),)}, now_s=360)
 
     decision, _ = decide(scene.view(), SWAP, Memory())
@@ -227,7 +227,7 @@ def test_deficits_count_rounds_and_not_what_happens_inside_them() -> None:
     assert after_event.owed is after_round.owed
 
 
-def test_an_answer_holds_until_the_first_pin_comes_off() -> None:
+def test_an_answer_holds_until_the_first_pin_expires() -> None:
     scene = Scene([job("a"), job("b")], held={"a": ((0, 1),), "b": ((0, 1),)}, since={"a": 300, "b": 330}, now_s=360)
     nothing = Grants(NO_JOBS, NO_JOBS, NO_JOBS, Answer(holds_until_s=math.inf))
     stop_all = Policy("stop-all", "", "", Level.GRANTS, lambda view, memory: (nothing, None))

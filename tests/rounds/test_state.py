@@ -1,4 +1,4 @@
-"""What is known now, folded from what happened."""
+"""The current state, folded from events and decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fairlead.rounds.look import look
 ONE = np.array([0])
 
 
-def test_progress_is_a_straight_line_from_the_last_report() -> None:
+def test_progress_is_linear_from_the_last_report() -> None:
     state = Scene([job("a")]).state()
     start(state, "a", ((0, 1),), 10.0, rate=2.0)
     assert state.done_at(ONE, 15.0).tolist() == [10.0]
@@ -136,14 +136,14 @@ def test_rates_are_zero_on_types_that_a_job_does_not_allow() -> None:
     assert view.rate.tolist() == [[0.0, 1.0]]
 
 
-def test_a_job_for_which_there_is_no_hardware_waits_out_of_sight() -> None:
+def test_a_job_without_suitable_hardware_is_hidden_from_policies() -> None:
     state = Scene([job("a", types=("v100-32gib",)), job("b")], "v100:4,k80:4").state()
 
     assert look(state, ROUND_POLICIES["fifo"], 360.0).job.tolist() == [1]
     assert (state.active, state.active_jobs.tolist()) == (2, [0, 1])
 
 
-def test_a_held_job_is_out_of_sight_until_it_is_released() -> None:
+def test_a_held_job_is_hidden_from_policies_until_it_is_released() -> None:
     state = Scene([job("a"), job("b")]).state()
     start(state, "a", ((0, 1),), 10.0)
 
@@ -157,7 +157,7 @@ def test_a_held_job_is_out_of_sight_until_it_is_released() -> None:
     assert state.active == 2
 
 
-def test_a_job_that_is_released_before_anybody_looked_is_there_once() -> None:
+def test_a_job_that_is_released_before_the_queue_was_read_is_in_it_once() -> None:
     state = Scene([job("a"), job("b")]).state()
     assert state.active_jobs.tolist() == [0, 1]
 

@@ -176,7 +176,7 @@ def _with_gpus(cluster: Cluster, node: int, type_: int, gpus: int) -> Cluster:
 
 
 def parse_short_form(text: str) -> Cluster:
-    """The cluster `v100:36,p100:36x8`: GPUs by type, in nodes of 4 or of the size after `x`, the last perhaps smaller."""
+    """The cluster `v100:36,p100:36x8`: GPUs by type, in nodes of 4 or the size after `x`; the last holds the rest."""
     groups: list[NodeGroup] = []
     for part in text.split(","):
         gpu, _, rest = part.strip().partition(":")

@@ -1,4 +1,4 @@
-"""The state from which a run began, inside the header of its journal: for people and checkers, and exact for replays."""
+"""The initial state of a run in the header of its journal: readable for people and checkers, exact for replays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairlead.rounds.state import State
 
 
 def beginning_to_json(state: State) -> dict[str, Any]:
-    """`snapshot` holds all; jobs and nodes are repeated in words, by the order in which jobs arrived."""
+    """The state as JSON: `snapshot` is complete; jobs, in order of arrival, and nodes are repeated in readable form."""
     return {
         "time_s": state.now_s,
         "down": [

@@ -1,4 +1,4 @@
-"""The columns of the folded state: one fact of every job each."""
+"""The columns of the folded state: each holds one fact about every job."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ COLUMNS: dict[str, tuple[type, float]] = {
     "weight": (np.float64, 1),
     "relaxed": (np.bool_, 0),
     "mixable_row": (np.int64, 0),
-    "total": (np.float64, math.nan),  # samples asked for, as declared
+    "total": (np.float64, math.nan),  # declared samples
     "restart_s": (np.float64, 0),
     # Progress: `done` samples at `at_s`, then `rate` per second from `resume_s` on.
     "done": (np.float64, 0),
     "rate": (np.float64, 0),
     "at_s": (np.float64, 0),
     "resume_s": (np.float64, 0),
-    # Service: GPU-seconds and seconds held up to the start of what is held now, `since_s`.
+    # Service: GPU-seconds and seconds held before `since_s`, the start of the current lease.
     "attained_gpu_s": (np.float64, 0),
     "run_s": (np.float64, 0),
     "held_type": (np.int64, NO_TYPE),
     "held_gpus": (np.int64, 0),
     "held_nodes": (np.int64, 0),
     "since_s": (np.float64, math.inf),
-    # Where GPUs change hands with every task: what is held on average since `at_s`, and for which part of the time.
+    # Where GPUs pass from job to job with every task: mean GPUs held since `at_s`, and the part of the time with GPUs.
     "mean_gpus": (np.float64, 0),
     "part": (np.float64, 0),
     "first_start_s": (np.float64, math.nan),
     "end_s": (np.float64, math.nan),
-    "leases": (np.int64, 0),  # how often it was given GPUs
+    "leases": (np.int64, 0),  # how often the job got GPUs
     "restarts": (np.int64, 0),
     "migrations": (np.int64, 0),
     # Why it waits, as of the decision that last changed it; UNDECIDED while it runs.
     "reason": (np.int64, Reason.UNDECIDED),
-    "reason_s": (np.float64, math.nan),  # since when
+    "reason_s": (np.float64, math.nan),  # time of that decision
     "reason_free": (np.int64, 0),
     "reason_a": (np.float64, 0),
     "reason_b": (np.float64, 0),

@@ -1,4 +1,4 @@
-"""A copy of the folded state, for a run that must leave the state itself as it is."""
+"""A copy of the folded state, for a run that must not change the state itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEVER_CHANGED = (int, float, np.generic, type(None), Cluster, Quotas)
 
 
 def copied(state: State) -> State:
-    """Equal to `state`, with arrays, lists and tables of its own and all that the estimator has learnt.
+    """A copy of `state` with its own arrays, lists and tables and everything that the estimator has learnt.
 
     Descriptions of jobs, the cluster and the profile's table never change and are shared.
     """
@@ -33,7 +33,7 @@ def copied(state: State) -> State:
 
 
 def _own(name: str, value: Any) -> Any:
-    """The same content in a container of its own."""
+    """A copy of the value."""
     if isinstance(value, np.ndarray):
         array = value.copy()
         array.flags.writeable = value.flags.writeable
@@ -49,10 +49,12 @@ def _own(name: str, value: Any) -> Any:
             setattr(whole, part, _own(part, content))
         return whole
     if not isinstance(value, _NEVER_CHANGED):
-        raise BrokenInvariantError(f"nobody has said how {name} of a state, a {type(value).__name__}, is copied")
+        raise BrokenInvariantError(
+            f"copying.py does not define how to copy {name} of a state, a {type(value).__name__}"
+        )
     return value
 
 
 def _has_arrays(values: list[Any]) -> bool:
-    """All values of one list or table are of the same kind."""
+    """Whether the values are arrays; all values of one list or table have the same type."""
     return bool(values) and isinstance(values[0], np.ndarray)

@@ -1,4 +1,4 @@
-"""One round's decision, pure: a view and a memory in, commands and a memory out."""
+"""One round's decision as a pure function: a view and a memory in, commands and a memory out."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from fairlead.rounds.reasons import gain, outcomes, successors
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All that deciding remembers between rounds, as a value."""
+    """Everything that is remembered between decisions, as a value."""
 
-    policy: object = None  # its own memory
+    policy: object = None  # the policy's memory
     owed: Deficits = NOTHING_OWED
-    cluster: Cluster | None = None  # that the policy's memory is about
+    cluster: Cluster | None = None  # the cluster that the policy's memory refers to
 
     def of_policy(self, cluster: Cluster) -> object:
-        """What the policy gets back: nothing once nodes have joined or left, because its arrays are by type and node."""
+        """The policy's memory, or None once nodes have joined or left, because its arrays are by type and node."""
         return self.policy if self.cluster is cluster else None
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for every policy."""
+    """Rules that apply to every policy."""
 
-    min_run_s: float = 0.0  # a job keeps what it was given for at least this long
+    min_run_s: float = 0.0  # a job keeps its GPUs for at least this long
     placer: Placer = pack
 
 
@@ -56,20 +56,20 @@ def decide(
     *,
     explain: bool = True,
 ) -> tuple[Decision, Memory]:
-    """Five steps over one draft, then the difference to what is held, checked, with the reasons behind it.
+    """The decision and the new memory: five steps over one draft, then the checked difference to what is held.
 
-    Inside a round (`Cause.EVENT`) every running job is pinned, so only free GPUs are handed out, and the deficits do
-    not move: they are counted per round.
+    Within a round (`Cause.EVENT`) every running job is pinned, so only free GPUs are assigned, and the deficits do not
+    change: they are counted per round.
     """
     draft = Draft(view, cause)
     _pin(draft, rules.min_run_s)  # 1  jobs that keep what they hold
     _ask(draft, policy, memory)  # 2  shares, grants or a placement
-    _make_whole(draft, memory.owed)  # 3  whole gangs; what may stay stays; gaps are filled
+    _make_whole(draft, memory.owed)  # 3  whole gangs; moves that do not pay are dropped; gaps are filled
     _place(draft, rules.placer)  # 4  nodes
     _limit(draft)  # 5  quotas
     if cause is Cause.EVENT:
         draft.owed, draft.holds_until_s = memory.owed, view.now_s
-    else:  # what a pin has kept from happening may happen once it comes off
+    else:  # what a pin prevented may happen once it expires
         draft.holds_until_s = min(draft.holds_until_s, draft.pins_until_s)
     return _decision(draft, explain=explain), Memory(draft.policy_memory, draft.owed, view.cluster)
 
@@ -77,7 +77,7 @@ def decide(
 def _pin(draft: Draft, min_run_s: float) -> None:
     """A job keeps what it holds for `min_run_s`, and until it has worked as long as its restart took.
 
-    Otherwise jobs that take turns faster than they restart would never get anywhere.
+    Otherwise jobs that take turns faster than they restart would make no progress.
     """
     view, cause = draft.view, draft.cause
     draft.pinned = np.zeros(view.jobs, dtype=np.bool_)
@@ -94,13 +94,15 @@ def _pin(draft: Draft, min_run_s: float) -> None:
 
 def _ask(draft: Draft, policy: Policy, memory: Memory) -> None:
     view = draft.view
-    seen = replace(view, pinned=draft.pinned) if policy.hands_out_gpus and draft.pinned.any() else view
-    draft.allocation, draft.policy_memory = _answer(policy, policy.allocate(seen, memory.of_policy(view.cluster)))
+    policy_view = replace(view, pinned=draft.pinned) if policy.hands_out_gpus and draft.pinned.any() else view
+    draft.allocation, draft.policy_memory = _answer(
+        policy, policy.allocate(policy_view, memory.of_policy(view.cluster))
+    )
     draft.holds_until_s = draft.allocation.answer.holds_until_s
 
 
 def _make_whole(draft: Draft, owed: Deficits) -> None:
-    """Shares become whole gangs with memory; a move that does not pay is dropped, and what it leaves is filled."""
+    """Round shares to whole gangs, drop moves that do not pay and fill the gaps that they leave."""
     view, allocation = draft.view, draft.allocation
     draft.owed = owed
     if isinstance(allocation, Placement):
@@ -125,7 +127,7 @@ def _place(draft: Draft, placer: Placer) -> None:
 
 
 def _limit(draft: Draft) -> None:
-    """Quotas hold whatever the policy said; what they give or take is charged to the deficits of shares."""
+    """Apply quotas to any policy's answer; what they add or remove is charged to the deficits of shares."""
     view = draft.view
     if view.quotas is None:
         return
@@ -137,7 +139,7 @@ def _limit(draft: Draft) -> None:
 
 
 def _decision(draft: Draft, *, explain: bool) -> Decision:
-    """The difference to what is held, checked: gangs whole, nodes up and not overfull."""
+    """The difference to what is held, after checks that gangs are whole and nodes are up and have room."""
     view, changed = draft.view, draft.changed
     held = {j: view.spots.get(j, NOWHERE) for j in sorted(changed)}
     stop = [j for j, spot in held.items() if spot and changed[j] != spot]
@@ -157,7 +159,7 @@ def _decision(draft: Draft, *, explain: bool) -> Decision:
 
 
 def _answer(policy: Policy, returned: object) -> tuple[Allocation, object]:
-    """What the policy returned, if it is of the right form: policies are other people's code."""
+    """What the policy returned, after a check of its form: policies may be third-party code."""
     if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], Allocation):
         allocation, memory = returned
         return allocation, memory
@@ -173,7 +175,7 @@ def _check_mix(view: View, j: int, spot: Spot) -> None:
     types = {int(view.cluster.node_type[node]) for node, _ in spot}
     if len(types) > 1 and not view.mixable[j, list(types)].all():
         names = ", ".join(view.cluster.types[t] for t in sorted(types))
-        raise BrokenInvariantError(f"job {view.job[j]} was given a mix of {names}, which it does not allow")
+        raise BrokenInvariantError(f"job {view.job[j]} got a mix of {names}, which it does not allow")
 
 
 def _positions(view: View, jobs: list[int]) -> IntArray:
@@ -196,10 +198,10 @@ def _check(view: View, left: list[Spot], start: list[int], spots: tuple[Spot, ..
             if not up[node]:
                 raise BrokenInvariantError(f"job {view.job[j]} was placed on node {node}, which is down")
             if free[node] < 0:
-                raise BrokenInvariantError(f"node {node} is given {-free[node]} GPUs more than it has free")
+                raise BrokenInvariantError(f"node {node} is assigned {-free[node]} GPUs more than it has free")
         if gpus not in view.width_sets[width_set]:
             raise BrokenInvariantError(
-                f"job {view.job[j]} was given {counted(gpus, 'GPU')}; it runs on {view.width_sets[width_set]}"
+                f"job {view.job[j]} got {counted(gpus, 'GPU')}; it runs on {view.width_sets[width_set]}"
             )
         if len(spot) > 1:
             _check_mix(view, j, spot)

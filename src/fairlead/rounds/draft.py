@@ -1,4 +1,4 @@
-"""The value that the steps of a decision fill in one after another."""
+"""A decision in the making: each step of `decide` fills in its part."""
 
 from __future__ import annotations
 
@@ -16,23 +16,21 @@ from fairlead.placement.rounding import NOTHING_OWED, Deficits
 
 @dataclass(slots=True)
 class Draft:
-    """Rows are positions in the view."""
+    """The intermediate results of a decision. Rows are positions in the view."""
 
     view: View
     cause: Cause
     # 1 pin
     pinned: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))  # j  jobs that keep what they hold
-    pins_until_s: float = math.inf  # when the first of them need not any more
+    pins_until_s: float = math.inf  # when the first pin expires
     # 2 ask
     allocation: Allocation = NO_GRANTS
     policy_memory: object = None
     holds_until_s: float = math.inf
     # 3 make whole
-    wanted: Grants | None = None  # what the policy wants once shares are whole; None where it places jobs itself
-    grants: Grants = (
-        NO_GRANTS  # what is left of that beside pinned jobs and moves that do not pay, and what fills the gaps
-    )
+    wanted: Grants | None = None  # what the policy wants, with whole shares; None if it places jobs itself
+    grants: Grants = NO_GRANTS  # `wanted` after pins, without moves that do not pay, and with gaps filled
     owed: Deficits = NOTHING_OWED
     # 4 place, 5 limit
-    changed: dict[int, Spot] = field(default_factory=dict)  # row -> new spot, for those that change
-    denied: frozenset[int] = frozenset()  # rows that were placed, had quotas not said no
+    changed: dict[int, Spot] = field(default_factory=dict)  # row -> new spot, for jobs that change
+    denied: frozenset[int] = frozenset()  # rows that were placed and then denied by quotas

@@ -1,4 +1,4 @@
-"""The fold where jobs take GPUs of nodes and give them back."""
+"""The part of the fold in which jobs take GPUs of nodes and return them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float)
         totals.append(total)
         moved.append(spot != state.last_spots[j])
         state.spots[j] = state.last_spots[j] = spot
-    ran = ~np.isnan(state.first_start_s[jobs])  # what was refused before it ever ran restores nothing
+    ran = ~np.isnan(state.first_start_s[jobs])  # a job that was refused before it ever ran restores nothing
     state.restarts[jobs] += ran
     state.migrations[jobs] += ran & moved
     state.leases[jobs] += 1

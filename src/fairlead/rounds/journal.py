@@ -1,7 +1,7 @@
-"""The journal: JSON lines, one record per event and decision, written before it is acted upon.
+"""The journal: JSON lines, one record per event and decision, written before it takes effect.
 
 The header holds all that a replay needs: cluster, profile, policy with parameters, settings, seed, hashes, versions.
-Jobs are named by id, nodes by name. Timings never enter it: the same seed gives the same bytes.
+Jobs are named by id, nodes by name. It contains no timings: the same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _READABLE = ("journal/1", KIND)  # the first had no reasons
 
 @dataclass(frozen=True)
 class Header:
-    """What was run. `more` is free: trace hash, world, versions; `begins` is the state of a run that began from one."""
+    """What was run. `more` may hold anything: trace hash, world, versions; `begins` is the initial state, if any."""
 
     cluster: Cluster
     profile: Profile
@@ -43,7 +43,7 @@ class Header:
 
 
 class NoJournal:
-    """For runs that nobody wants to read again."""
+    """A journal that discards everything."""
 
     def event(self, event: ev.Event) -> None:
         pass
@@ -73,7 +73,7 @@ class JournalWriter:
 
 @dataclass(frozen=True)
 class JournalReader:
-    """Header and records of a journal file. A last line that was cut off is left out."""
+    """Header and records of a journal file. An incomplete last line is ignored."""
 
     path: Path
 
@@ -104,7 +104,7 @@ class JournalReader:
 
 
 def _known_jobs(header: Header) -> list[str]:
-    """Ids of the jobs in the state from which the run began; see `rounds/beginning.py`."""
+    """Ids of the jobs in the initial state of the run; see `rounds/beginning.py`."""
     return [row["job"]["id"] for row in header.more.get("begins", {}).get("jobs", ())]
 
 
@@ -151,7 +151,7 @@ def cluster_from_json(record: dict[str, Any]) -> Cluster:
 
 
 def _formula_to_json(profile: Profile) -> dict[str, Any]:
-    """Nothing where there is nothing, so that journals of profiles without parts stay as they were."""
+    """The profile's parts and links; empty if it has none, so that journals of such profiles do not change."""
     if not profile.parts:
         return {}
     return {
@@ -162,7 +162,7 @@ def _formula_to_json(profile: Profile) -> dict[str, Any]:
 
 def header_from_json(record: dict[str, Any]) -> Header:
     if record.get("fairlead") not in _READABLE:
-        raise ValueError(f"the first line says {record.get('fairlead')!r}, wanted {KIND!r}")
+        raise ValueError(f"the first line has the format {record.get('fairlead')!r}; expected {KIND!r}")
     cluster, profile = record.pop("cluster"), record.pop("profile")
     known = ("policy", "parameters", "settings", "tenant_weight", "restart_s")
     return Header(

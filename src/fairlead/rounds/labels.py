@@ -1,4 +1,4 @@
-"""Small numbers for what jobs have in common, in the order in which they are first seen."""
+"""Small numbers for properties that jobs share, in the order in which they first occur."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fairlead.model.jobs import JobSpec
 
 
 class Labels:
-    """What jobs have in common by their descriptions is numbered for life; what follows from the cluster, until it changes."""
+    """Numbers from jobs' descriptions are permanent; numbers that depend on the cluster are valid until it changes."""
 
     def __init__(self) -> None:
         self._models: dict[str, int] = {}
@@ -16,7 +16,7 @@ class Labels:
         self.width_sets: list[tuple[int, ...]] = []
         self._alike: dict[tuple[bytes, int, float], int] = {}
         self._mixable: dict[bytes, int] = {}
-        self.mixable_rows: list[BoolArray] = []  # t  which types may be mixed, each answer once
+        self.mixable_rows: list[BoolArray] = []  # t  types that may be mixed, each distinct row once
 
     def model(self, spec: JobSpec) -> int:
         return self._models.setdefault(spec.model, len(self._models))
@@ -31,11 +31,11 @@ class Labels:
         return number
 
     def alike(self, spec: JobSpec, rates: FloatArray) -> int:
-        """`rates` by type."""
+        """The number of jobs with these `rates` (t), this width and this weight."""
         return self._alike.setdefault((rates.tobytes(), spec.gpus, spec.weight), len(self._alike))
 
     def mixable(self, mixable: BoolArray) -> int:
-        """`mixable` by type."""
+        """The number of this `mixable` row (t)."""
         row = self._mixable.setdefault(mixable.tobytes(), len(self.mixable_rows))
         if row == len(self.mixable_rows):
             self.mixable_rows.append(mixable)

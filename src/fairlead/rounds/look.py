@@ -1,4 +1,4 @@
-"""The frozen picture that a policy gets: the active jobs as columns, less what the policy may not know."""
+"""The frozen view that a policy gets: the active jobs as columns, without what the policy may not know."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LENGTHS = frozenset({"total", "done"})
 
 
 def look(state: State, policy: Policy, round_s: float) -> View:
-    """Columns are gathered from the state when they are read; after the next fold it is too late for that."""
+    """A view of the state for the policy. Columns are gathered when they are read, before the next fold."""
     (active, fixed), now_s, moment = state.schedulable(), state.now_s, state.moment
     hidden = frozenset() if Knows.LENGTHS in policy.knows else _LENGTHS
 
@@ -67,16 +67,16 @@ def look(state: State, policy: Policy, round_s: float) -> View:
     )
 
 
-# Columns of a job that stay what they are for life, or until the state drops them because a job was spread or gathered: they
-# are gathered once while the same jobs are active.
+# Columns that never change for a job, or only when the state drops them because a job was spread or gathered. They are
+# gathered once while the same jobs are active.
 _FIXED = frozenset(
     (
         *("tenant", "model", "kind", "alike", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s"),
         *("ideal_rate", "rate"),
     )
 )
-_OTHER_NAMES = {"ideal_rate": "best_rate", "held_since_s": "since_s"}  # in the state
-# Columns that the state does not hold as they are.
+_OTHER_NAMES = {"ideal_rate": "best_rate", "held_since_s": "since_s"}  # names in the state
+# Columns that are computed from the state.
 _DERIVED: dict[str, Callable[[State, IntArray, float], Any]] = {
     "attained_gpu_s": State.attained_at,
     "wait_s": lambda state, jobs, now_s: now_s - state.arrival_s.take(jobs) - state.ran_at(jobs, now_s),

@@ -1,4 +1,4 @@
-"""The one loop: wait, fold, decide, journal, apply. It drives the simulator and live engines alike."""
+"""The scheduling loop: wait, fold, decide, journal, apply. It drives both the simulator and live engines."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fairlead.rounds.state import State
 
 
 class Engine(Protocol):
-    """The world. Times are seconds; `wait` returns what happened at the next instant up to `until_s`, or nothing.
+    """What runs jobs. Times are seconds; `wait` returns the events of the next instant up to `until_s`, if any.
 
-    None ends the loop; so does nothing at all when there is nothing to wait for.
+    None ends the loop; so does an empty list when there is nothing to wait for.
     """
 
     def now(self) -> float: ...
@@ -33,14 +33,14 @@ class Engine(Protocol):
 
 
 class Journal(Protocol):
-    """Told of everything before it is acted upon."""
+    """Receives every event and decision before it takes effect."""
 
     def event(self, event: Event) -> None: ...
 
     def decision(self, decision: Decision) -> None: ...
 
 
-# Engines confirm what was asked with these; they are no reason to decide again.
+# Engines confirm commands with these events; they do not call for a new decision.
 QUIET = (Started, Stopped, Progress)
 
 
@@ -54,9 +54,9 @@ class Settings:
     round_s: float = 360.0
     when: When = When.ROUNDS
     min_run_s: float = 0.0
-    placer: str = "pack"  # of `PLACERS`
-    # Where single tasks are decided: about how long one takes on the fastest type, and which part of that a GPU needs to
-    # turn from one job to another, unless a cost of moves is given.
+    placer: str = "pack"  # a key of `PLACERS`
+    # For task-level policies: about how long a task takes on the fastest type, and the part of that time which a GPU
+    # needs to switch to another job, unless a restart cost is set.
     task_s: float = 60.0
     task_switch: float = 0.03
 
@@ -66,7 +66,7 @@ class Settings:
 
 
 def settings_from_json(record: Mapping[str, Any]) -> Settings:
-    """Settings as a journal's header holds them; older ones have `scatter` instead of a placer."""
+    """The settings in a journal's header; older headers have `scatter` instead of a placer."""
     values = {**record, "when": When(record["when"])}
     if values.pop("scatter", False):
         values["placer"] = "scatter"
@@ -75,25 +75,25 @@ def settings_from_json(record: Mapping[str, Any]) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What the loop takes along from one decision to the next, beside the folded state."""
+    """What the loop carries from one decision to the next, in addition to the folded state."""
 
     memory: Memory
-    due_s: float  # when the last decision should be looked at again
+    due_s: float  # when the last decision should be reviewed
     last_s: float  # the last round boundary that was decided
 
     @classmethod
     def fresh(cls, state: State) -> Carried:
-        """Nothing is remembered, and jobs that are there have seen no decision of ours."""
+        """The start of a run: an empty memory, and a decision due now if there are active jobs."""
         return cls(Memory(), state.now_s if state.active else math.inf, -math.inf)
 
 
 @dataclass(slots=True)
 class Run:
-    """What a run leaves behind beside its journal."""
+    """The result of a run, in addition to its journal."""
 
     rounds: int = 0  # round boundaries at which a job was active, decided or not
     decision_cpu_s: list[float] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # what was assumed
+    notes: list[str] = field(default_factory=list)  # assumptions that were made
     carried: Carried | None = None  # for a run that continues from the folded state
 
 
@@ -108,15 +108,15 @@ def run(
     *,
     explain: bool = True,
 ) -> Run:
-    """Until nothing can happen any more, or the engine says so. `tick` is told after every decision, for progress bars.
+    """Run until nothing more can happen or the engine ends it. `tick` is called after every decision (progress bars).
 
-    With `carried` it continues where a run that ended with it stopped; otherwise memory and deficits start empty.
+    With `carried` the run continues where an earlier one ended; otherwise memory and deficits start empty.
     """
     result = Run()
     begin = carried or Carried.fresh(state)
     memory, due_s, last_s = begin.memory, begin.due_s, begin.last_s
     while True:
-        # News of an empty cluster made a decision due that nobody took: it is due now, not back then.
+        # Events on an empty cluster made a decision due that was not taken: it is due now, not back then.
         wake_s = next_boundary(max(due_s, state.now_s), last_s, settings.round_s) if state.active else math.inf
         events = engine.wait(wake_s)
         now_s = engine.now()
@@ -135,7 +135,7 @@ def run(
             cause = Cause.ROUND
         elif news and settings.when == When.EVENTS and state.someone_could_start():
             if next_boundary(now_s, last_s, settings.round_s) == now_s:
-                continue  # the round itself is decided in this very instant
+                continue  # the round itself is decided at this instant
             cause = Cause.EVENT
         else:
             continue
@@ -155,28 +155,28 @@ def run(
 
 
 def next_due_s(state: State, decision: Decision) -> float:
-    """When a decision of a round, folded just now, should be looked at again if nothing happens.
+    """When a round's decision, just folded, should be reviewed if nothing happens.
 
-    With nothing running and nothing started only an event brings news, or a time that the policy waits for.
+    If nothing runs, only an event or a time that the policy waits for can change anything.
     """
     waits = state.running or decision.holds_until_s > decision.time_s
     return decision.holds_until_s if waits else math.inf
 
 
 def next_boundary(due_s: float, last_s: float, round_s: float) -> float:
-    """The first multiple of the round at or after `due_s`, and after the last one."""
+    """The first multiple of the round length at or after `due_s` and after `last_s`."""
     if due_s == math.inf:
         return math.inf
     number = math.ceil(due_s / round_s - _SAME)
     if last_s > -math.inf:
         number = max(number, round(last_s / round_s) + 1)
-    return max(due_s, number * round_s)  # never by adding rounds up: when a round begins must not depend on the past
+    return max(due_s, number * round_s)  # not a sum of rounds: the start of a round must not depend on the past
 
 
 def boundaries(from_s: float, to_s: float, round_s: float) -> int:
-    """Round boundaries in [from, to)."""
+    """The number of round boundaries in [from, to)."""
     return math.ceil(to_s / round_s - _SAME) - math.ceil(from_s / round_s - _SAME)
 
 
-# Multiples of the round are found by division: this many rounds apart is the same boundary.
+# Multiples of the round are computed by division; times closer than this, in rounds, are the same boundary.
 _SAME = 1e-9

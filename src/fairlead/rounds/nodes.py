@@ -1,4 +1,4 @@
-"""The nodes' side of the folded state: which are up, how many of their GPUs are ours to use, and how many are free."""
+"""The nodes in the folded state: which are up, how many of their GPUs our jobs may use, and how many are free."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ NodeEvent = NodeDown | NodeUp | NodeUsable | NodeAdded | NodeRemoved
 
 
 class Nodes:
-    """Mutable like the state it belongs to. Views show `up` and `capacity`, so these are replaced and never written to.
+    """The nodes of a state, mutable like it. Views share `up` and `capacity`, so these are replaced, never written to.
 
     0 <= held <= usable <= size holds for every node: an engine reports jobs as lost before it takes their GPUs away.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self.first = cluster  # as it was before anything changed
+        self.first = cluster  # before any change
         self.cluster = cluster
         self.up: BoolArray = np.ones(len(cluster.nodes), dtype=np.bool_)
-        self.usable: IntArray = cluster.node_gpus.copy()  # n  GPUs that are ours; jobs of others hold the rest
+        self.usable: IntArray = cluster.node_gpus.copy()  # n  GPUs that our jobs may use; other users hold the rest
         self.free: IntArray = self.usable.copy()  # n  usable GPUs that no job holds, whether the node is up or not
         self.capacity: IntArray = cluster.capacity  # t  usable GPUs on nodes that are up
-        self.peak: IntArray = cluster.capacity  # t  the most GPUs that there ever were, up or down
+        self.peak: IntArray = cluster.capacity  # t  the largest number of GPUs so far, up or down
         self.up_gpus = cluster.total_gpus  # usable GPUs on nodes that are up
         self.types: list[int] = cluster.node_type.tolist()  # n
         self.up.flags.writeable = False
 
     def fold(self, event: NodeEvent) -> int:
-        """The node that the event is about."""
+        """Apply the event and return its node."""
         if isinstance(event, NodeAdded):
             self.add(event.name, NodeGroup(1, event.gpu, event.gpus, event.memory_gib))
             return self.cluster.nodes.index(event.name)
@@ -67,7 +67,7 @@ class Nodes:
         self._count()
 
     def add(self, name: str, group: NodeGroup) -> None:
-        """At a new position at the end, or at the old one of a node that was removed."""
+        """Add a node at a new last position, or restore a removed node at its old one."""
         self.cluster = with_node(self.cluster, name, group)
         node = self.cluster.nodes.index(name)
         new = len(self.cluster.nodes) - len(self.up)
@@ -99,7 +99,7 @@ class Nodes:
         self._add_free(spots, 1)
 
     def restore(self, cluster: Cluster, up: BoolArray, usable: IntArray, free: IntArray, peak: IntArray) -> None:
-        """Take over what was stored."""
+        """Replace everything by stored values."""
         self.cluster, self.up, self.usable, self.free, self.peak = cluster, up, usable, free, peak
         self._count()
 

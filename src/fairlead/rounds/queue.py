@@ -1,4 +1,4 @@
-"""The jobs that arrived, have not ended and are not held, ascending by position."""
+"""The queue: jobs that have arrived, have not ended and are not held, ascending by position."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fairlead.model.arrays import NO_JOBS, IntArray
 
 
 class Queue:
-    """Changes are gathered until somebody asks, because most rounds of a long queue change few of it."""
+    """The queue of active jobs. Changes are collected until `jobs` is read, because a round changes few jobs."""
 
     def __init__(self, jobs: IntArray = NO_JOBS) -> None:
         self._jobs = jobs
         self._news: list[int] = []
         self._gone: list[int] = []
-        self._released = False  # an old job is among the news
-        self.fixed: dict[str, Any] = {}  # columns of these jobs that never change, as far as they were looked at
+        self._released = False  # `_news` contains a job that was released
+        self.fixed: dict[str, Any] = {}  # columns of these jobs that never change, once they were read
 
     @property
     def jobs(self) -> IntArray:
@@ -38,7 +38,7 @@ class Queue:
 
     def come_back(self, jobs: IntArray) -> None:
         for j in jobs.tolist():
-            if j in self._gone:  # nobody has looked since it was held
+            if j in self._gone:  # `jobs` was not read since it was held
                 self._gone.remove(j)
             else:
                 self._news.append(j)

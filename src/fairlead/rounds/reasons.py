@@ -1,6 +1,6 @@
-"""Why jobs wait, what stops were for and what they gained: read off a finished draft, whatever the policy.
+"""Why jobs wait, which jobs replace stopped ones and what the changes gain, derived from the draft of any policy.
 
-Every rule here can be recounted from the journal, and the journal checker does so.
+Every rule here can be recomputed from the journal, and the journal checker does so.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from fairlead.rounds.draft import Draft
 
 
 def outcomes(draft: Draft) -> Outcomes:
-    """Jobs without GPUs whose reason is another than before. The last rule that applies gives the reason:
+    """Jobs without GPUs whose reason has changed. The last rule that applies determines the reason:
 
-    Share, Order     the policy's choice: its level says which
-    Window           it did not consider the job
-    Capacity         inside a round: running jobs stay, and no type has enough GPUs free
-    MinRun           at a round: too few GPUs are left beside jobs that must stay, or the policy wanted to give it some
-    Fragmented       enough are free, but no node has them, or none on which it runs
-    Quota            enough are free, but its tenant may not take them
-    NodeDown         the nodes that are up could not hold it
+    Share, Order     the policy's choice: Share at the level of shares, else Order
+    Window           the policy did not consider the job
+    Capacity         within a round: running jobs stay, and no type has enough free GPUs
+    MinRun           at a round: jobs that must stay leave too few GPUs, or the policy wanted to give the job some
+    Fragmented       enough are free, but not on one node, or not on nodes where it runs
+    Quota            enough are free, but its tenant may not use them
+    NodeDown         the nodes that are up cannot hold it
     """
     view = draft.view
     gpus = view.held_gpus.copy()  # j  after the decision
@@ -42,7 +42,7 @@ def outcomes(draft: Draft) -> Outcomes:
 
 
 def successors(draft: Draft, stop: list[int], start: list[int]) -> dict[int, tuple[int, ...]]:
-    """Job that stops and does not start elsewhere -> jobs that start on nodes that it leaves; by position for life."""
+    """Job that stops and does not start elsewhere -> jobs that start on its nodes; by permanent position."""
     pre_empted = set(stop).difference(start)
     if not pre_empted:
         return {}
@@ -65,7 +65,7 @@ def gain(draft: Draft, stop: list[int], start: list[int]) -> float:
 
 
 def _at_full_speed(draft: Draft, rows: list[int], spots: list[Spot], rate: FloatArray) -> float:
-    """`rate` (j,t) holds for a spot of one node at the reference width, which most are; the others are looked up."""
+    """The sum of GPUs x relative speed. `rate` (j,t) is for one node at the reference width; others are looked up."""
     if not rows:
         return 0.0
     view, type_of = draft.view, draft.view.cluster.type_of
@@ -80,7 +80,7 @@ def _at_full_speed(draft: Draft, rows: list[int], spots: list[Spot], rate: Float
 
 
 class _After:
-    """The cluster after the decision, as the jobs that wait see it. `r` are these jobs."""
+    """The cluster after the decision, from the perspective of the waiting jobs (r)."""
 
     def __init__(self, draft: Draft, gpus: IntArray, rows: IntArray) -> None:
         view = draft.view
@@ -89,7 +89,7 @@ class _After:
         self.gpus = gpus  # j  GPUs that jobs hold
         self.width: IntArray = view.width[rows]  # r
         self.runs: BoolArray = view.ideal_rate[rows] > 0  # r,t
-        self.mixes: BoolArray = np.asarray(~self.runs.any(axis=1))  # r  runs only on GPUs of several types together
+        self.mixes: BoolArray = np.asarray(~self.runs.any(axis=1))  # r  runs only on a mix of types
         if self.mixes.any():
             self.runs[self.mixes] = view.mixable[rows[self.mixes]]
         before = (view.spots.get(j, NOWHERE) for j in draft.changed)
@@ -99,11 +99,11 @@ class _After:
         self.fits: BoolArray = self.most_free >= self.width  # r
 
     def only(self, which: BoolArray) -> _After:
-        """The same for some of the jobs."""
+        """The same for a subset of the jobs."""
         return self if which.all() else _After(self._draft, self.gpus, self.rows[which])
 
     def best(self, by_type: IntArray | FloatArray) -> IntArray:
-        """r  the largest number (t) among types on which the job runs; their sum where it needs several of them."""
+        """r  the largest number (t) among types on which the job runs; their sum if it needs a mix."""
         one = self.most(by_type)
         return np.where(self.mixes, self.total(by_type).astype(np.int64), one) if self.mixes.any() else one
 
@@ -117,14 +117,14 @@ class _After:
 
 
 def _reasons(draft: Draft, after: _After) -> IntArray:
-    """r"""
+    """r  The reason of every waiting job."""
     view, cause = draft.view, draft.cause
     policys_choice = Reason.SHARE if isinstance(draft.allocation, Shares) else Reason.ORDER
     reason = np.full(len(after.rows), policys_choice, dtype=np.int64)
     considered = draft.allocation.answer.considered
     if considered is not None:
         reason[~considered[after.rows]] = Reason.WINDOW
-    if cause is Cause.EVENT:  # a turn that did not come at the round has not come since
+    if cause is Cause.EVENT:  # a job that was not served at the round keeps that reason
         before = view.reason[after.rows]
         reason[~after.fits] = np.where(np.isin(before, _TURNS), before, Reason.CAPACITY)[~after.fits]
     elif np.count_nonzero(draft.pinned):
@@ -138,7 +138,7 @@ def _reasons(draft: Draft, after: _After) -> IntArray:
         reason[np.isin(after.rows, list(draft.denied))] = Reason.QUOTA
     if np.count_nonzero(view.capacity != view.cluster.capacity):
         reason[after.best(view.capacity) < after.width] = Reason.NODE_DOWN
-    if after.mixes.any():  # the types that it may mix are too few all together
+    if after.mixes.any():  # all types that it may mix have too few GPUs together
         reason[after.best(view.cluster.capacity) < after.width] = Reason.NEVER_FITS
     return reason
 
@@ -147,7 +147,7 @@ _TURNS = (Reason.SHARE, Reason.ORDER, Reason.WINDOW, Reason.MIN_RUN)
 
 
 def _granted(draft: Draft) -> BoolArray:
-    """j  jobs that the policy wanted to have GPUs now"""
+    """j  Jobs to which the policy wanted to give GPUs now."""
     granted = np.zeros(draft.view.jobs, dtype=np.bool_)
     if isinstance(draft.allocation, Placement):
         granted[:] = [bool(spot) for spot in draft.allocation.spots]
@@ -157,7 +157,7 @@ def _granted(draft: Draft) -> BoolArray:
 
 
 def _pinned_gpus(draft: Draft) -> IntArray:
-    """t  GPUs that pinned jobs hold"""
+    """t  GPUs that pinned jobs hold."""
     view = draft.view
     count = np.zeros(len(view.capacity), dtype=np.int64)
     for j in draft.pinned.nonzero()[0].tolist():
@@ -167,14 +167,14 @@ def _pinned_gpus(draft: Draft) -> IntArray:
 
 
 def _most_on_one_node(draft: Draft, after: _After) -> IntArray:
-    """t  GPUs that are free on the node with the most"""
+    """t  Free GPUs on the node with the most."""
     most = np.zeros(len(after.free), dtype=np.int64)
     np.maximum.at(most, draft.view.cluster.node_type, after.node_free)
     return most
 
 
 def _fragmented(draft: Draft, after: _After) -> BoolArray:
-    """r  the policy wanted to give it GPUs for which no spot was found; or one node could hold it, and none has the room"""
+    """r  The policy granted GPUs that no spot could hold, or one node could hold the job but none has room."""
     one_node = after.most(draft.view.cluster.largest_node) >= after.width
     no_room = after.most(_most_on_one_node(draft, after)) < after.width
     return np.asarray(_granted(draft)[after.rows] | (one_node & no_room))
@@ -250,7 +250,7 @@ def _fragments(draft: Draft, after: _After) -> _Numbers:
 
 
 def _quota(draft: Draft, after: _After) -> _Numbers:
-    """Of the type with the most free GPUs on which the job runs."""
+    """GPUs held and allowed, for the type with the most free GPUs on which the job runs."""
     of_tenants = _Held(draft, after)
     u, t = draft.view.tenant[after.rows], np.where(after.runs, after.free, -1).argmax(axis=1)
     return of_tenants.held[u, t], of_tenants.may[u, t]

@@ -1,4 +1,4 @@
-"""Events and decisions as JSON: jobs by id, nodes by name. Journals and the service's log both speak it."""
+"""Events and decisions as JSON: jobs by id, nodes by name. Journals and the service's log both use this format."""
 
 from __future__ import annotations
 
@@ -50,19 +50,17 @@ def to_line(record: dict[str, Any]) -> str:
     return json.dumps(record, separators=(",", ":"), allow_nan=False)
 
 
-def spec_from_json(found: dict[str, Any]) -> JobSpec:
-    return JobSpec(**{**found, "widths": tuple(found["widths"]), "types": tuple(found["types"])})
+def spec_from_json(record: dict[str, Any]) -> JobSpec:
+    return JobSpec(**{**record, "widths": tuple(record["widths"]), "types": tuple(record["types"])})
 
 
 def _floats(values: Any) -> Any:
-    """Lists are columns of numbers; a single number, such as the GPUs of a node, is itself."""
+    """A list as a column of numbers; a single number, such as the GPUs of a node, unchanged."""
     return np.array(values, dtype=np.float64) if isinstance(values, list) else values
 
 
 class Records:
-    """Keeps who is who: jobs and nodes are positions inside and names outside, numbered as they arrive in either
-    direction.
-    """
+    """Converts records to and from JSON. Jobs and nodes are positions here and names in JSON, numbered on arrival."""
 
     def __init__(self, cluster: Cluster, ids: Iterable[str] = ()) -> None:
         self._nodes = list(cluster.nodes)
@@ -78,11 +76,11 @@ class Records:
             return {"event": "arrived", "time_s": record.time_s, "job": asdict(record.spec)}
         if isinstance(record, ev.NodeAdded):
             self._meet_node(record.name)
-        found: dict[str, Any] = {"event": _NAMES[type(record)]}
+        row: dict[str, Any] = {"event": _NAMES[type(record)]}
         for field in fields(record):
             value = getattr(record, field.name)
             if field.name == "measured" and value:
-                continue  # the usual case is left out
+                continue  # the usual case is omitted
             if field.name == "jobs":
                 value = self._names(value)
             elif field.name == "node":
@@ -91,24 +89,24 @@ class Records:
                 value = [asdict(quota) for quota in value]
             elif isinstance(value, np.ndarray):
                 value = value.tolist()
-            found[field.name] = value
-        return found
+            row[field.name] = value
+        return row
 
-    def from_json(self, found: dict[str, Any]) -> Record:
-        name = found.pop("event")
+    def from_json(self, row: dict[str, Any]) -> Record:
+        name = row.pop("event")
         if name == "decision":
-            return self._decision_from_json(found)
+            return self._decision_from_json(row)
         kind = _EVENTS[name]
         if kind is ev.Arrived:
-            spec = spec_from_json(found["job"])
+            spec = spec_from_json(row["job"])
             self._meet(spec)
-            return ev.Arrived(found["time_s"], spec)
+            return ev.Arrived(row["time_s"], spec)
         if kind is ev.NodeAdded:
-            self._meet_node(found["name"])
+            self._meet_node(row["name"])
         for field, build in self._builders().items():
-            if field in found:
-                found[field] = build(found[field])
-        return kind(**found)
+            if field in row:
+                row[field] = build(row[field])
+        return kind(**row)
 
     def _builders(self) -> dict[str, Callable[[Any], Any]]:
         return {
@@ -132,7 +130,7 @@ class Records:
         }
 
     def _why_to_json(self, why: Why) -> dict[str, Any]:
-        """Waiting jobs whose reason changed: code, wanted, free, a, b and the policy's terms. Stops: who took over."""
+        """Waiting jobs whose reason changed: code, wanted, free, a, b and the policy's terms. Stops: successors."""
         rows = why.outcomes
         columns = [rows.wanted.tolist(), rows.free.tolist(), rows.a.tolist(), rows.b.tolist()]
         terms = [] if rows.terms is None else rows.terms.T.tolist()
@@ -167,20 +165,20 @@ class Records:
         successors = {position[id_]: tuple(position[other] for other in ids) for id_, ids in taken_by}
         return Why(outcomes, successors, record.get("gain", 0.0))
 
-    def _decision_from_json(self, found: dict[str, Any]) -> Decision:
+    def _decision_from_json(self, row: dict[str, Any]) -> Decision:
         spots: list[Spot] = [
-            tuple((self._node[name], count) for name, count in spot.items()) for spot in found["start"].values()
+            tuple((self._node[name], count) for name, count in spot.items()) for spot in row["start"].values()
         ]
-        until = found["holds_until_s"]
+        until = row["holds_until_s"]
         return Decision(
-            time_s=found["time_s"],
-            cause=Cause(found["cause"]),
-            stop=self._positions(found["stop"]),
-            start=self._positions(list(found["start"])),
+            time_s=row["time_s"],
+            cause=Cause(row["cause"]),
+            stop=self._positions(row["stop"]),
+            start=self._positions(list(row["start"])),
             spots=tuple(spots),
             holds_until_s=math.inf if until is None else until,
-            solver=found["solver"],
-            why=self._why_from_json(found),
+            solver=row["solver"],
+            why=self._why_from_json(row),
         )
 
     def _meet(self, spec: JobSpec) -> None:
@@ -188,7 +186,7 @@ class Records:
         self._ids.append(spec.id)
 
     def _meet_node(self, name: str) -> None:
-        """A node that comes back keeps its position."""
+        """Assign a position to a new node; a node that returns keeps its position."""
         if name not in self._node:
             self._node[name] = len(self._nodes)
             self._nodes.append(name)

@@ -1,4 +1,4 @@
-"""Decide again from a journal: with the same policy it must say the same, with another it shows what would differ."""
+"""Repeat the decisions of a journal: the same policy must decide the same; another policy shows what would differ."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from fairlead.rounds.state import State
 def replay(
     records: Iterable[Record], state: State, policy: Policy, settings: Settings, *, follow: bool = True
 ) -> Iterator[tuple[Decision, Decision]]:
-    """(recorded, decided now) for every decision; the state goes on as recorded.
+    """Yield (recorded, decided now) for every decision; the state follows the recorded ones.
 
-    Where a policy took over, as after a restart of the service, memory begins anew; with `follow` it decides from there.
+    Where the policy was set, as after a restart of the service, memory is empty again; with `follow` that policy
+    decides from there on.
     """
     memory = Memory()
     for record in records:
@@ -41,7 +42,7 @@ def replay(
 def carry(records: Iterable[Record], state: State, policy: Policy, settings: Settings) -> tuple[Policy, Carried]:
     """Fold the records into `state`; returns the policy that decides after the last of them, and what its loop carries.
 
-    Only decisions are recorded, so what is remembered comes from deciding all of them again.
+    Only decisions are recorded, so the memory is rebuilt by repeating all of them.
     """
     carried = Carried.fresh(state)
     for record in records:
@@ -63,7 +64,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
 
 
 def same(one: Decision, other: Decision) -> bool:
-    """Whether two decisions command the same."""
+    """Whether two decisions contain the same commands."""
     return (
         one.time_s == other.time_s
         and one.cause == other.cause
@@ -75,7 +76,7 @@ def same(one: Decision, other: Decision) -> bool:
 
 
 def same_reasons(recorded: Decision, again: Decision) -> bool:
-    """Whether the second gives the reasons of the first; nothing to compare where none were recorded."""
+    """Whether both decisions have the same reasons; true if none were recorded."""
     if recorded.why is None or again.why is None:
         return True
     one, other = recorded.why, again.why

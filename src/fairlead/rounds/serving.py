@@ -1,4 +1,4 @@
-"""The fold where GPUs change hands with every task: jobs hold averages and no spots."""
+"""The part of the fold for task-level scheduling: GPUs pass from job to job, and jobs hold averages, not spots."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def leave_served(state: State, jobs: IntArray, time_s: float) -> None:
         _settle(state, np.array(served), time_s)
         state.running -= len(served)
         if not state.served:
-            state.busy_gpus, state.unserved = 0.0, 0.0  # float sums do not come back to nothing by themselves
+            state.busy_gpus, state.unserved = 0.0, 0.0  # sums of floats do not return to exactly zero
 
 
 def _settle(state: State, jobs: IntArray, time_s: float) -> None:
-    """Count what these jobs held on average since they were last told of."""
+    """Count what these jobs held on average since their last report."""
     elapsed_s = time_s - state.at_s[jobs]
     state.attained_gpu_s[jobs] += state.mean_gpus[jobs] * elapsed_s
     state.run_s[jobs] += state.part[jobs] * elapsed_s

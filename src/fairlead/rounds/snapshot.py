@@ -1,8 +1,8 @@
-"""The folded state as bytes and back, so that a start need not fold a whole log. Plain data: JSON and number columns.
+"""The folded state to bytes and back, so that a start need not fold a whole log. The data are JSON and numeric columns.
 
     load(dump(fold(head))) folded with tail  ==  fold(head + tail)
 
-What follows from other facts (labels, kinds of jobs, quota tables) is not stored but drawn up again.
+What follows from other facts (labels, kinds of jobs, quota tables) is not stored but computed again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ARRAYS = ("node_up", "node_free", "active_jobs", "best_rate")
 _USABLE = "node_usable"
 _NEW_COLUMNS = frozenset(name for name in COLUMNS if name.startswith("reason"))  # snapshots before reasons lack them
 _FACTS = "facts.json"
-# What reading bytes that were changed on disk can raise: from zip, its compression, JSON, and from what does not fit together.
+# What reading a damaged file can raise: from zip, its compression, JSON, and from inconsistent data.
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -98,15 +98,15 @@ def dump(state: State) -> bytes:
 
 
 def load(body: bytes, cluster: Cluster, estimator: Estimator) -> State:
-    """Raises InputError where the bytes are no snapshot of this cluster, as it was at first or is by then."""
+    """The state of a snapshot. Raises InputError unless it belongs to this cluster, initially or at that time."""
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             facts = json.loads(archive.read(_FACTS))
             if facts.get("fairlead") not in (_FIRST, KIND):
-                raise InputError(f"the snapshot says {facts.get('fairlead')!r}, wanted {KIND!r}")
+                raise InputError(f"the snapshot has the format {facts.get('fairlead')!r}; expected {KIND!r}")
             now = cluster_from_json(facts["cluster_now"]) if "cluster_now" in facts else cluster
             if _fingerprint(cluster) not in (facts["cluster"], _fingerprint(now)):
-                raise InputError("the snapshot is of another cluster")
+                raise InputError("the snapshot belongs to another cluster")
             stored = set(archive.namelist())
             names = [name for name in (*COLUMNS, *_ARRAYS) if f"{name}.npy" in stored or name not in _NEW_COLUMNS]
             arrays = {name: _array(archive, name) for name in names}
@@ -125,7 +125,7 @@ def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, es
     for name in facts["tenants"]:
         state._tenant(name)
     state.tenant_weight = facts["tenant_weight"]
-    state._given_quotas = {int(u): tuple(Quota(**quota) for quota in found) for u, found in facts["quotas"].items()}
+    state._given_quotas = {int(u): tuple(Quota(**quota) for quota in quotas) for u, quotas in facts["quotas"].items()}
     state.draw_up_quotas()
     state.specs = [_spec_from_row(row) for row in facts["jobs"]]
     state.spots = _spots(facts["spots"], state.jobs)
@@ -136,7 +136,7 @@ def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, es
     state.queue = Queue(arrays["active_jobs"])
     numbers = facts["numbers"]
     for name in _NUMBERS:
-        value = numbers[name if name in numbers else f"_{name}"]  # as the first kind called two of them
+        value = numbers[name if name in numbers else f"_{name}"]  # the name of two of them in the first format
         setattr(state, name, float("inf") if value is None else value)
     state.served = {int(j): np.array(row) for j, row in facts["served"].items()}
     state.terms = {int(j): terms for j, terms in facts.get("terms", {}).items()}
@@ -158,9 +158,9 @@ def _spec_from_row(row: list[Any]) -> JobSpec:
     return spec_from_json(dict(zip(JobSpec.__slots__, row, strict=True)))
 
 
-def _spots(found: dict[str, list[list[int]]], jobs: int) -> list[Spot]:
+def _spots(rows: dict[str, list[list[int]]], jobs: int) -> list[Spot]:
     spots: list[Spot] = [()] * jobs
-    for j, spot in found.items():
+    for j, spot in rows.items():
         spots[int(j)] = tuple((node, count) for node, count in spot)
     return spots
 
@@ -174,6 +174,6 @@ def _add(archive: zipfile.ZipFile, name: str, body: bytes) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no infinity; none of these numbers is ever minus infinity or not a number."""
+    """The number for JSON, which has no infinity; none of these numbers is ever minus infinity or NaN."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if value == float("inf") else value

@@ -1,4 +1,4 @@
-"""What jobs would do where, drawn up when they arrive and again when the cluster changes."""
+"""The rates of jobs by type, computed when they arrive and again when the cluster changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def draw_up_rates(state: State, j: int) -> None:
-    """What the job would do where, by the cluster as it is."""
+    """Compute the rates of the job on the current cluster."""
     state.best_rate[j] = allowed_rates(state.specs[j], state.cluster, state.estimator)
     label_rates(state, j)
 
@@ -40,7 +40,7 @@ def label_rates(state: State, j: int) -> None:
 
 
 def draw_up_again(state: State) -> None:
-    """Nodes joined or left: what depends on them is drawn up again. Jobs that have ended keep the rates they had."""
+    """Recompute what depends on nodes after some joined or left. Jobs that have ended keep their rates."""
     types = len(state.cluster.types)
     state.estimator = state.estimator.for_cluster(state.cluster)
     state.learner = state.estimator if isinstance(state.estimator, Learns) else None
@@ -61,7 +61,7 @@ def draw_up_again(state: State) -> None:
 
 
 def note_spread(state: State, jobs: Iterable[int]) -> None:
-    """Jobs that are slower on their spot than on the fewest nodes: policies see them at the speed that they have."""
+    """Record jobs that are slower on their spot than on the fewest nodes: policies see their actual speed."""
     for j in jobs:
         t, spot = int(state.held_type[j]), state.spots[j]
         if len(spot) > 1 and t >= 0 and state.held_gpus[j] == state.width[j]:
@@ -82,7 +82,7 @@ def _look_again(state: State) -> None:
 
 
 def rate_at_their_spots(state: State, jobs: IntArray, time_s: float) -> FloatArray:
-    """j,t  samples/s at the reference width: on the fewest nodes, but at the speed of its spot where a job is spread."""
+    """j,t  Samples/s at the reference width: on the fewest nodes, or on its spot where a job is spread."""
     rate = state.best_rate.take(jobs, axis=0)
     if state.spread_rate:
         spread, rows = _spread(state, jobs)
@@ -91,7 +91,7 @@ def rate_at_their_spots(state: State, jobs: IntArray, time_s: float) -> FloatArr
 
 
 def alike_at_their_spots(state: State, jobs: IntArray, time_s: float) -> IntArray:
-    """j  the same number for equal rates, width and weight."""
+    """j  The same number for equal rates, width and weight."""
     alike = state.alike.take(jobs)
     if state.spread_rate:
         spread, rows = _spread(state, jobs)
@@ -103,13 +103,13 @@ def alike_at_their_spots(state: State, jobs: IntArray, time_s: float) -> IntArra
 
 
 def _spread(state: State, jobs: IntArray) -> tuple[IntArray, IntArray]:
-    """Spread jobs among these, and their places."""
+    """The spread jobs among these, and their rows."""
     spread = np.array(sorted(state.spread_rate), dtype=np.int64)
     spread = spread[np.isin(spread, jobs)]
     return spread, np.searchsorted(jobs, spread)
 
 
 def _widened(rows: FloatArray, types: int) -> FloatArray:
-    """With zeros for types that are new, along the last axis."""
+    """The rows with zeros appended for new types, along the last axis."""
     new = types - rows.shape[-1]
     return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, new)]) if new else rows

@@ -1,6 +1,6 @@
-"""What is known now, folded from events and decisions, one column per fact. Replaying a journal gives the same state.
+"""The current state, folded from events and decisions, one column per fact. Replaying a journal gives the same state.
 
-Columns of jobs grow as jobs arrive; a round touches the active ones only.
+Columns of jobs grow as jobs arrive; a round touches only the active jobs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fairlead.rounds.waiting import note_outcomes, set_reason
 
 
 class State:
-    """Mutable on purpose: it is the one thing kept open through a run."""
+    """The state of a run. It is mutable on purpose, because it stays open for the whole run."""
 
     phase: IntArray
     tenant: IntArray
@@ -81,7 +81,7 @@ class State:
         self.estimator = estimator
         self.learner: Learns | None = estimator if isinstance(estimator, Learns) else None
         self.now_s = 0.0
-        self.moment = 0  # counts the folds
+        self.moment = 0  # number of folds
         self.specs: list[JobSpec] = []
         self.position: dict[str, int] = {}
         self.spots: list[Spot] = []
@@ -99,9 +99,9 @@ class State:
         self.type_speed = estimator.type_speed()  # t
         self.active = 0  # jobs that arrived, have not ended and are not held
         self.queue = Queue()
-        self.terms: dict[int, dict[str, float]] = {}  # waiting job -> what the policy last said of it in its own terms
-        self.spread_rate: dict[int, float] = {}  # job -> samples/s on its spot, where that is less than it could make
-        self.some_run_nowhere = False  # a job may be active for which no node has the GPUs
+        self.terms: dict[int, dict[str, float]] = {}  # waiting job -> the policy's own numbers about it
+        self.spread_rate: dict[int, float] = {}  # job -> samples/s on its spot, if lower than on the fewest nodes
+        self.some_run_nowhere = False  # an active job may have no node that can run it
 
         # Integrals over time since the first arrival.
         self.first_arrival_s = math.inf
@@ -112,8 +112,8 @@ class State:
         self.crowd_s = 0.0  # active jobs x time
         self.busy_gpus = 0.0
         self.running = 0  # jobs that hold GPUs
-        self.served: dict[int, FloatArray] = {}  # job -> t  what it holds on average, where GPUs change hands by task
-        self.unserved = 0.0  # part of the time in which the job that waits most of those waits
+        self.served: dict[int, FloatArray] = {}  # job -> t  mean GPUs held, for task-level policies
+        self.unserved = 0.0  # largest part of the time that one of these jobs waits
 
     @property
     def cluster(self) -> Cluster:
@@ -125,12 +125,12 @@ class State:
 
     @property
     def node_free(self) -> IntArray:
-        """n  usable GPUs that no job holds, whether the node is up or not"""
+        """n  Usable GPUs that no job holds, whether the node is up or not."""
         return self.nodes.free
 
     @property
     def capacity(self) -> IntArray:
-        """t  usable GPUs on nodes that are up"""
+        """t  Usable GPUs on nodes that are up."""
         return self.nodes.capacity
 
     @property
@@ -139,7 +139,7 @@ class State:
 
     @property
     def ended(self) -> int:
-        """Jobs that will never run again, or not before they are released."""
+        """The number of jobs that have ended or are held."""
         return self.jobs - self.active
 
     @property
@@ -148,9 +148,9 @@ class State:
         return self.queue.jobs
 
     def schedulable(self) -> tuple[IntArray, dict[str, Any]]:
-        """Active jobs for which there is hardware, with those of their columns that never change, as far as looked at.
+        """Active jobs that some node can run, and a cache of their columns that never change.
 
-        A job whose hardware has left the cluster waits out of the policies' sight until some comes.
+        A job whose hardware has left the cluster is hidden from policies until such hardware joins.
         """
         jobs = self.active_jobs
         if not self.some_run_nowhere:
@@ -159,37 +159,37 @@ class State:
         return jobs[runs | (self.held_gpus.take(jobs) > 0)], {}
 
     def someone_could_start(self) -> bool:
-        """A job waits and a GPU is free."""
+        """Whether a job waits and a GPU is free."""
         return self.active > self.running and self.nodes.up_gpus > self.busy_gpus
 
     def done_at(self, jobs: IntArray, time_s: float) -> FloatArray:
-        """Samples done, on the straight line from the last report."""
+        """Samples done, extrapolated linearly from the last report."""
         ran = time_s - np.maximum(self.at_s.take(jobs), self.resume_s.take(jobs))
         return self.done.take(jobs) + self.rate.take(jobs) * np.maximum(ran, 0.0)
 
     def attained_at(self, jobs: IntArray, time_s: float) -> FloatArray:
-        """GPU-seconds held."""
+        """GPU-seconds held so far."""
         held_s = np.maximum(time_s - self.since_s.take(jobs), 0.0)
         return self.attained_gpu_s.take(jobs) + self.held_gpus.take(jobs) * held_s
 
     def ran_at(self, jobs: IntArray, time_s: float) -> FloatArray:
-        """Seconds with GPUs."""
+        """Seconds with GPUs so far."""
         return self.run_s.take(jobs) + np.maximum(time_s - self.since_s.take(jobs), 0.0)
 
     def relative_to_table(self, jobs: IntArray, time_s: float) -> FloatArray | None:
-        """j,n  rate on a node / what the estimator says of its type; None where it does not learn."""
+        """j,n  Rate on a node / the estimator's rate for its type; None if the estimator does not learn."""
         return None if self.learner is None else self.learner.relative(jobs)
 
     def relative_spread(self, jobs: IntArray, time_s: float) -> FloatArray | None:
-        """j,t  rate over several nodes / what the slowest of them would make of it."""
+        """j,t  Rate over several nodes / the rate that the slowest of them implies."""
         return None if self.learner is None else self.learner.spread(jobs)
 
     def learnt_rate(self, j: int, spot: Spot) -> float | None:
-        """Samples per second that are expected there; None where the estimator does not learn."""
+        """Expected samples per second on the spot; None if the estimator does not learn."""
         return None if self.learner is None else self.learner.predict(j, self.specs[j].model, spot)
 
     def mixable_at(self, jobs: IntArray, time_s: float) -> BoolArray:
-        """j,t  types of which GPUs may be part of a mix."""
+        """j,t  Types whose GPUs may be part of a mix."""
         rows = np.array(self.labels.mixable_rows, dtype=np.bool_).reshape(-1, len(self.cluster.types))
         return np.asarray(rows.take(self.mixable_row.take(jobs), axis=0))
 
@@ -203,7 +203,7 @@ class State:
     def pass_time(self, time_s: float) -> None:
         elapsed = time_s - self.now_s
         if elapsed < 0:
-            raise BrokenInvariantError(f"time runs backwards: an event at {time_s} s came after {self.now_s} s")
+            raise BrokenInvariantError(f"time runs backwards: an event at {time_s} s follows {self.now_s} s")
         if elapsed and self.first_arrival_s < math.inf:
             self.busy_gpu_s += elapsed * self.busy_gpus
             self.up_gpu_s += elapsed * self.nodes.up_gpus
@@ -264,8 +264,8 @@ class State:
 
     def _learn(self, jobs: IntArray, rate: FloatArray) -> None:
         if self.learner is not None:
-            for j, seen in zip(jobs.tolist(), rate.tolist(), strict=True):
-                self.learner.observe(j, self.specs[j].model, self.spots[j], seen)
+            for j, measured in zip(jobs.tolist(), rate.tolist(), strict=True):
+                self.learner.observe(j, self.specs[j].model, self.spots[j], measured)
 
     def _progress(self, event: ev.Progress) -> None:
         self.report(event.jobs, event.samples, event.rate, event.time_s)
@@ -297,7 +297,7 @@ class State:
     def _cancelled(self, event: ev.Cancelled) -> None:
         held = self.phase[event.jobs] == Phase.HELD
         self.step(event.jobs, Step.CANCEL)
-        self.end_s[event.jobs[held]] = event.time_s  # it left the queue when it was held
+        self.end_s[event.jobs[held]] = event.time_s  # it had left the queue when it was held
         self._end(event.jobs[~held], event.time_s)
 
     def _held(self, event: ev.Held) -> None:
@@ -308,7 +308,7 @@ class State:
         set_reason(self, event.jobs, Reason.HELD, event.time_s)
 
     def _back(self, event: ev.Released) -> None:
-        """Time on hold counts neither as waiting nor as crowding."""
+        """Return jobs to the queue; time on hold counts neither as waiting nor as contention."""
         self.step(event.jobs, Step.RELEASE)
         set_reason(self, event.jobs, Reason.UNDECIDED, event.time_s)
         self.crowd_in[event.jobs] += self.crowd_s - self.crowd_out[event.jobs]
@@ -332,15 +332,15 @@ class State:
         self.nodes.fold(event)
         draw_up_again(self)
 
-    # ---- what the folds share -------------------------------------------------------------------------------------
+    # ---- shared by the folds ---------------------------------------------------------------------------------------
 
     def step(self, jobs: IntArray, step: Step) -> None:
         if jobs.size:
             try:
                 self.phase[jobs] = advance(self.phase[jobs], step)
             except BrokenInvariantError as error:
-                story = "; ".join(f"{self.specs[j].id} is {Phase(int(self.phase[j])).name}" for j in jobs.tolist()[:8])
-                raise BrokenInvariantError(f"at {self.now_s} s: {error} ({story})") from None
+                phases = "; ".join(f"{self.specs[j].id} is {Phase(int(self.phase[j])).name}" for j in jobs.tolist()[:8])
+                raise BrokenInvariantError(f"at {self.now_s} s: {error} ({phases})") from None
 
     def report(self, jobs: IntArray, samples: FloatArray, rate: FloatArray | float, time_s: float) -> None:
         self.done[jobs] = samples
@@ -366,7 +366,7 @@ class State:
         return u
 
     def relabel(self) -> None:
-        """Draw up what follows from the jobs' descriptions and their columns: positions and numbers in common."""
+        """Compute what follows from the jobs' descriptions and columns: positions and labels."""
         for j, spec in enumerate(self.specs):
             self.position[spec.id] = j
             self.labels.model(spec)
@@ -388,7 +388,7 @@ class State:
         self.best_rate = best
 
 
-# How each kind of news changes the state.
+# How each kind of record changes the state.
 _FOLD: dict[type, Callable[[State, Any], None]] = {
     Decision: State._decision,
     ev.Arrived: State._arrived,

@@ -1,4 +1,4 @@
-"""The fold of why jobs wait, and the reason of a job as a sentence."""
+"""The part of the fold that records why jobs wait, and the reason of a job as a sentence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def note_outcomes(state: State, outcomes: Outcomes, time_s: float) -> None:
 
 
 def set_reason(state: State, jobs: IntArray, reason: Reason, time_s: float) -> None:
-    """A reason that needs no numbers and no decision."""
+    """Set a reason that needs no numbers and no decision."""
     state.reason[jobs] = reason
     state.reason_s[jobs] = time_s
     state.reason_free[jobs] = 0
@@ -37,7 +37,7 @@ def set_reason(state: State, jobs: IntArray, reason: Reason, time_s: float) -> N
 
 
 def reason_sentence(state: State, j: int) -> str | None:
-    """`Order: 12 jobs ...` for a job that waits: the code, and its numbers in words. None where there is no reason."""
+    """Why a job waits, as a code and a sentence: `Order: 12 jobs ...`. None if there is no reason."""
     reason = Reason(int(state.reason[j]))
     numbers = (float(column[j]) for column in (state.reason_a, state.reason_b, state.reason_s))
     words = sentence(reason, int(state.width[j]), int(state.reason_free[j]), *numbers)
