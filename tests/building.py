@@ -42,12 +42,12 @@ def speed(model: str, gpu: str, steps_per_s: float, *, gpus: int = 1, nodes: int
 
 
 def profile(rates: Mapping[str, Mapping[str, float]], facts: Mapping[str, ModelFacts] | None = None) -> Profile:
-    """{model: {gpu: samples/s of one GPU}}; a wider job makes as many times more."""
+    """{model: {gpu: samples/s of one GPU}}; the rate grows linearly with the width."""
     rows = tuple(speed(model, gpu, rate) for model, row in rates.items() for gpu, rate in row.items())
     return Profile("made up", rows, facts or {})
 
 
-# One model that is twice as fast on v100 as on k80, one that does not care, one that runs on v100 only.
+# One model that is twice as fast on v100 as on k80, one that is equally fast on both, one that runs on v100 only.
 THREE = profile(
     {"fast": {"v100": 4.0, "p100": 2.0, "k80": 1.0}, "even": {"v100": 1.0, "p100": 1.0, "k80": 1.0}, "v": {"v100": 1.0}}
 )
@@ -56,7 +56,7 @@ THREE = profile(
 def job(
     id_: str, gpus: int = 1, samples: float = 1000.0, *, at: float = 0.0, model: str = "even", **more: Any
 ) -> JobSpec:
-    """A job of so many samples: one step at width `gpus` is `gpus` samples where a batch is 1."""
+    """A job of this many samples: one step at width `gpus` is `gpus` samples where a batch is 1."""
     return JobSpec(id_, more.pop("tenant", "t"), model, at, gpus, samples / gpus, **more)
 
 
@@ -91,7 +91,7 @@ def true_samples(made: Setup) -> dict[str, float]:
 
 
 def run_checked(made: Setup, journal: Path) -> tuple[Result, Checked]:
-    """Simulate with a journal, and have the journal checked. A run that does not come to an end fails."""
+    """Simulate with a journal and check the journal. A run that does not end fails."""
     decisions = count(1)
 
     def tick(state: State) -> None:
@@ -110,7 +110,7 @@ def _batch(speeds: Profile, model: str) -> float:
 
 @dataclass(frozen=True)
 class Scene:
-    """A moment: who is there, who holds what since when, which nodes are down."""
+    """A moment in time: which jobs are present, what they hold since when, which nodes are down."""
 
     jobs: Sequence[JobSpec]
     cluster: str | Cluster = "v100:4"
@@ -142,7 +142,7 @@ _ALL_KNOWING = replace(REGISTERED["fifo"], name="all-knowing", knows=frozenset(K
 
 
 def start(state: State, id_: str, spot: Spot, time_s: float, rate: float = 1.0) -> None:
-    """The job is told to start there, and does."""
+    """The scheduler starts the job on the spot, and the engine confirms."""
     jobs = np.array([state.position[id_]])
     state.fold(Decision(time_s, Cause.ROUND, jobs[:0], jobs, (spot,), math.inf, ""))
     state.fold(Started(time_s, jobs, np.array([rate]), np.array([time_s])))
@@ -155,16 +155,16 @@ def stop(state: State, id_: str, time_s: float, samples: float) -> None:
 
 
 def grants(table: Sequence[Sequence[int]], order: Sequence[int] | None = None) -> Grants:
-    """From GPUs by job and type; who goes first is told by `order`."""
+    """Grants from GPUs by job and type, with jobs in `order`."""
     gpus, first = np.array(table), np.array(order or range(len(table)))
     place, types = np.nonzero(gpus[first])
     return Grants(first[place], types, gpus[first[place], types])
 
 
-def granted(view: View, given: Grants) -> list[list[int]]:
-    """GPUs by job and type."""
+def granted(view: View, allocation: Grants) -> list[list[int]]:
+    """The GPUs granted by job and type."""
     table = np.zeros((view.jobs, len(view.capacity)), dtype=np.int64)
-    table[given.jobs, given.types] = given.gpus
+    table[allocation.jobs, allocation.types] = allocation.gpus
     rows: list[list[int]] = table.tolist()
     return rows
 
@@ -236,7 +236,7 @@ def hidden_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def cluster_changes(draw: st.DrawFn, cluster: Cluster) -> tuple[Change, ...]:
-    """Nodes join, leave, come back with other GPUs, and shrink; in the end all that were ever there are there again."""
+    """Nodes join, leave, come back with other GPUs, and shrink; in the end all nodes are present again."""
     sizes: dict[str, int] = dict(zip(cluster.nodes, cluster.node_gpus.tolist(), strict=True))  # 0 = has left
     times = sorted(draw(st.lists(st.sampled_from((0.0, 50.0, 360.0, 400.5, 900.0, 2000.0)), max_size=5)))
     changes = []
@@ -269,7 +269,7 @@ def setups(draw: st.DrawFn, policy: str | AnyPolicy, most: int = 10) -> Setup:
     speeds, cluster = draw(profiles()), draw(clusters())
     world = draw(hidden_worlds())
     if not loop_for(REGISTRY[policy] if isinstance(policy, str) else policy).faults:
-        world = replace(world, mtbf_s=0.0)  # the simulator of single tasks knows no faults
+        world = replace(world, mtbf_s=0.0)  # the task-level simulator has no faults
     made = setup(
         draw(workloads(speeds, most)),
         cluster,
@@ -297,21 +297,21 @@ def possible(made: Setup) -> Setup:
 
 
 def _shares(view: View, memory: int | None) -> tuple[Shares, int]:
-    """Each tenant an equal part of every type; the memory counts the rounds."""
+    """An equal part of every type for each tenant; the memory counts the rounds."""
     owner_key, owner_of = np.unique(view.tenant, return_inverse=True)
     gpus = np.tile(view.capacity / max(len(owner_key), 1), (len(owner_key), 1))
     return Shares(gpus, owner_of.astype(np.int64), owner_key), (memory or 0) + 1
 
 
 def _grants(view: View, memory: int | None) -> tuple[Grants, int]:
-    """Last come, first served, on the slowest type that fits."""
+    """Last in, first out, on the slowest type that fits."""
     order = np.arange(view.jobs)[::-1]
     slowness = np.divide(1.0, view.rate, out=np.zeros_like(view.rate), where=view.rate > 0)
     return Grants(*fill_in_order(order, view.width, slowness, view.capacity)), (memory or 0) + 1
 
 
 def _mixed(view: View, memory: int | None) -> tuple[Grants, int]:
-    """In order of arrival, on the slowest GPUs that are left: relaxed jobs take them from all types alike."""
+    """In order of arrival, on the slowest GPUs that are left; relaxed jobs take them from any type."""
     left: list[int] = view.capacity.tolist()
     entries: list[tuple[int, int, int]] = []
     for j in range(view.jobs):
@@ -331,7 +331,7 @@ def _mixed(view: View, memory: int | None) -> tuple[Grants, int]:
 
 
 def _placement(view: View, memory: int | None) -> tuple[Placement, int]:
-    """Who runs stays; each other job goes on the first single node with room, else over the nodes of its first type."""
+    """Running jobs stay; any other job gets the first single node with room, else several nodes of its first type."""
     free: list[int] = view.node_free.tolist()
     spots: list[Spot] = []
     for j in range(view.jobs):
@@ -344,7 +344,7 @@ def _placement(view: View, memory: int | None) -> tuple[Placement, int]:
 
 
 def _tasks(known: Known) -> TaskPlan:
-    """Last come, first served, on the fastest idle GPU."""
+    """Last in, first out, on the fastest idle GPU."""
     last_first = Rule(-np.arange(known.jobs, dtype=np.float64), np.zeros(known.jobs), choice=Choice.FASTEST_IDLE)
     return TaskPlan((("last come", last_first),))
 
@@ -370,6 +370,6 @@ PLUG_INS: tuple[AnyPolicy, ...] = (
     TaskPolicy("plug-in-tasks", "Last come, first served.", "made up", _tasks),
 )
 EVERY_POLICY: tuple[AnyPolicy, ...] = (*REGISTRY.values(), *PLUG_INS)
-# Policies for single tasks do not decide rounds: they have an engine of their own.
+# Task-level policies do not decide rounds: they have a separate engine.
 ROUND_POLICIES: tuple[Policy, ...] = tuple(p for p in EVERY_POLICY if not isinstance(p, TaskPolicy))
 TASK_POLICIES: tuple[TaskPolicy, ...] = tuple(p for p in EVERY_POLICY if isinstance(p, TaskPolicy))

@@ -1,4 +1,4 @@
-"""The house keeps its shape: layers, levels, and no policy that the core knows by name."""
+"""The architecture: layers, levels, and a core that names no policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_core_knows_no_policy_by_name(name: str) -> None:
     word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
     variable = re.compile(rf"\b{re.escape(name.replace('-', '_'))}\b")
 
-    found = [
+    violations = [
         f"{path.relative_to(ROOT)}:{number}"
         for part in ("rounds", "sim", "placement", "engines")
         for path in sorted((SOURCES / part).rglob("*.py"))
@@ -37,7 +37,7 @@ def test_the_core_knows_no_policy_by_name(name: str) -> None:
         if word.search(line) or variable.search(line)
     ]
 
-    assert found == []
+    assert violations == []
 
 
 def test_there_is_a_made_up_policy_for_every_level() -> None:
@@ -129,7 +129,7 @@ def test_policies_do_not_import_each_other() -> None:
     def imported(text: str) -> set[str]:
         return set(re.findall(r"from fairlead\.policies\.(\w+)", text))
 
-    assert {name: found for name, text in sources.items() if (found := imported(text) & policies)} == {}
+    assert {name: imports for name, text in sources.items() if (imports := imported(text) & policies)} == {}
     assert policies == set(re.findall(r"^    \*?(\w+)\.POLIC(?:Y|IES),", registry, re.MULTILINE))
 
 
@@ -174,14 +174,14 @@ def test_no_two_classes_share_a_name() -> None:
 
 
 def test_nothing_pure_reads_a_clock_or_a_file() -> None:
-    """Time comes in as an argument, files are read in `traces`; the journal and the loop are the doors."""
+    """Time is an argument and files are read in `traces`; only the journal and the loop do I/O."""
     doors = {"journal.py", "loop.py"}
     forbidden = re.compile(r"^\s*(import|from) (time|datetime|random|os|socket|subprocess)\b|\bopen\(", re.MULTILINE)
-    found = [
+    violations = [
         str(path.relative_to(ROOT))
         for part in ("model", "numerics", "rates", "placement", "policies", "rounds")
         for path in (SOURCES / part).rglob("*.py")
         if path.name not in doors and forbidden.search(path.read_text(encoding="utf-8"))
     ]
 
-    assert found == []
+    assert violations == []

@@ -1,4 +1,4 @@
-"""Jobs in a line, each on the type it likes best among those with room."""
+"""Jobs in order, each on its preferred type among those with room."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def naive(order: list[int], width: list[int], liking: list[list[float]], free: l
 @given(data=st.data(), jobs=st.integers(0, 12), types=st.integers(1, 3))
 def test_it_does_what_the_plain_loop_does(data: st.DataObject, jobs: int, types: int) -> None:
     order = data.draw(st.permutations(range(jobs)))
-    order = order[: data.draw(st.integers(0, jobs))]  # some may not be in the line at all
+    order = order[: data.draw(st.integers(0, jobs))]  # some jobs may be missing
     width = data.draw(st.lists(st.integers(1, 5), min_size=jobs, max_size=jobs))
     row = st.lists(st.sampled_from((0.0, 1.0, 2.0, 3.5)), min_size=types, max_size=types)
     liking = data.draw(st.lists(row, min_size=jobs, max_size=jobs))
@@ -44,8 +44,8 @@ def test_it_does_what_the_plain_loop_does(data: st.DataObject, jobs: int, types:
     assert who.tolist() == [j for j in order if j in who]
 
 
-def test_a_line_longer_than_a_chunk_is_served_to_its_end() -> None:
-    """Wide jobs that do not fit stand in front; one narrow job at the very end does."""
+def test_an_order_longer_than_a_chunk_is_processed_to_its_end() -> None:
+    """Wide jobs that do not fit come first; one narrow job at the very end fits."""
     jobs = 3 * fill._CHUNK
     width = np.full(jobs, 8)
     width[-1] = 1

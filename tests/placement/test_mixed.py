@@ -1,4 +1,4 @@
-"""Grants that mix types: who may have one, what it is worth, when it stays, and that everybody copes with it."""
+"""Grants that mix types: which jobs may have one, its rate, when it is kept, and that every policy handles it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def always(table: list[list[int]]) -> Policy:
 
 
 def test_a_mix_runs_at_the_rate_of_the_best_split(tmp_path: Path) -> None:
-    """`fast` makes 4, 2 and 1 samples a second per GPU: on a V100 and two P100 three tasks take two, one and none."""
+    """`fast` runs at 4, 2 and 1 samples/s per GPU: on a V100 and two P100 three tasks take two, one and none."""
     made = setup([job("a", 3, 12000.0, model="fast", relaxed=True)], "v100:1,p100:2", always([[1, 2]]))
 
-    result, told = run_checked(made, tmp_path / "journal")
+    result, checked = run_checked(made, tmp_path / "journal")
 
-    assert told.jobs["a"].starts == 1
+    assert checked.jobs["a"].starts == 1
     assert result.state.end_s[0] == 12000.0 / 6.0  # two tasks on the V100 as on a gang of three at 4 each, halved
 
 
@@ -95,7 +95,7 @@ def test_a_mix_is_left_for_something_better() -> None:
     assert granted(pure, drop_idle_moves(pure, grants([[1, 1]]))) == [[0, 2]]
 
 
-def test_a_mix_gives_way_where_its_gpus_are_wanted() -> None:
+def test_a_mix_is_dropped_where_its_gpus_are_wanted() -> None:
     scene = Scene([job("a", 2, relaxed=True), job("b", 1)], "k80:2,v100:1", held=HELD_MIX)
     view = scene.view()
 
@@ -115,14 +115,14 @@ def test_a_mix_that_does_not_run_spread_is_not_placed() -> None:
 def test_a_pinned_mix_is_kept_and_others_fit_in_beside_it(tmp_path: Path) -> None:
     jobs = [job("a", 3, 3000.0, relaxed=True), job("b", 1, 100.0, at=100.0)]
 
-    _, told = run_checked(setup(jobs, "v100:2,k80:2", MIXED, restart_s=30.0, when="events"), tmp_path / "journal")
+    _, checked = run_checked(setup(jobs, "v100:2,k80:2", MIXED, restart_s=30.0, when="events"), tmp_path / "journal")
 
-    assert told.jobs["a"].starts == told.jobs["b"].starts == 1
-    assert told.causes["event"] == 1
+    assert checked.jobs["a"].starts == checked.jobs["b"].starts == 1
+    assert checked.causes["event"] == 1
 
 
 @pytest.mark.parametrize("policy", ROUND_POLICIES, ids=attrgetter("name"))
-def test_every_policy_copes_with_a_job_that_holds_a_mix(policy: Policy) -> None:
+def test_every_policy_handles_a_job_that_holds_a_mix(policy: Policy) -> None:
     jobs = [job("a", 2, model="fast", relaxed=True), job("b", 1), job("c", 2, relaxed=True)]
 
     for restart_s in (0.0, 1e5):
@@ -131,7 +131,7 @@ def test_every_policy_copes_with_a_job_that_holds_a_mix(policy: Policy) -> None:
         assert (decision.stop.size == 0) or restart_s == 0.0
 
 
-def test_what_is_learnt_of_a_mix_is_learnt_of_each_of_its_types() -> None:
+def test_what_is_learnt_about_a_mix_is_learnt_about_each_of_its_types() -> None:
     cluster = parse_short_form("v100:2,p100:2")
     learner = ThreeLayer(TableEstimator(THREE, cluster), cluster)
     mix = ((0, 1), (1, 1))
@@ -143,13 +143,13 @@ def test_what_is_learnt_of_a_mix_is_learnt_of_each_of_its_types() -> None:
     assert learner.predict(7, "fast", mix) == 2.0
 
 
-# ---- the registered policy that mixes ----------------------------------------------------------------------------------
+# ---- the registered policy that mixes --------------------------------------------------------------------------------
 
 
 def asked(view: View) -> list[list[int]]:
-    found, _ = find_round_policy("hlas-rounds").allocate(view, None)
-    assert isinstance(found, Grants)
-    return granted(view, found)
+    grants, _ = find_round_policy("hlas-rounds").allocate(view, None)
+    assert isinstance(grants, Grants)
+    return granted(view, grants)
 
 
 def test_a_relaxed_job_takes_what_is_free_where_a_gang_would_wait() -> None:
@@ -166,7 +166,7 @@ def test_one_type_is_taken_where_that_is_faster() -> None:
     assert asked(Scene([fast], "v100:1,p100:2,k80:2").view()) == [[0, 2, 0]]
 
 
-def test_a_mix_in_which_a_gpu_would_idle_comes_after_those_who_can_use_it() -> None:
+def test_a_mix_in_which_a_gpu_would_idle_comes_after_jobs_that_can_use_it() -> None:
     speeds = profile({"steep": {"v100": 9.0, "k80": 1.0}, "even": {"v100": 1.0, "k80": 1.0}})
     first, second = job("a", 2, model="steep", relaxed=True), job("b", 1)
 

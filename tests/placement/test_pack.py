@@ -1,4 +1,4 @@
-"""Grants to nodes."""
+"""Placing grants on nodes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from fairlead.rates.profile import ModelFacts, Profile
 
 
 def packed(scene: Scene, wanted: dict[str, int], pinned: tuple[str, ...] = ()) -> dict[str, Spot]:
-    """Grants of the only type, by job; new spots, by job."""
+    """New spots by job, for grants of the only type by job."""
     view, names = scene.view(), [spec.id for spec in scene.jobs]
-    given = grants([[wanted.get(name, 0)] for name in names])
-    return {names[j]: spot for j, spot in pack(view, given, np.array([name in pinned for name in names])).items()}
+    wanted_grants = grants([[wanted.get(name, 0)] for name in names])
+    return {
+        names[j]: spot for j, spot in pack(view, wanted_grants, np.array([name in pinned for name in names])).items()
+    }
 
 
 def test_the_fullest_node_that_fits_is_taken() -> None:
@@ -87,7 +89,7 @@ def test_a_spread_job_does_not_move_for_nothing() -> None:
     assert packed(scene, {"a": 2}) == {}
 
 
-def test_what_one_spread_job_does_not_move_to_another_may() -> None:
+def test_one_spread_job_may_move_where_another_does_not() -> None:
     """Several nodes cost `a` nothing and `b` half of its speed; there is room for one of them on the large node."""
     halves = {"hurt": ModelFacts(spread=0.5)}
     speeds = Profile("made up", (speed("even", "v100", 1.0), speed("hurt", "v100", 1.0)), halves)

@@ -1,4 +1,4 @@
-"""Tenants keep to their quotas whatever the policy says, and what they leave others use."""
+"""Quotas hold under every policy, and other tenants may use what is left."""
 
 from __future__ import annotations
 
@@ -99,17 +99,17 @@ def test_what_is_lent_comes_back_at_a_round_from_the_newest_borrowers() -> None:
     assert who_runs(state) == {"b0", "b1", "b2", "b3", "a0", "a1", "a2", "a3"}
 
 
-def test_who_borrows_nothing_does_not_give_way() -> None:
+def test_a_tenant_that_borrows_nothing_is_not_displaced() -> None:
     assert decided(ALL_LENT, {"a": (Quota("v100", 4),), "b": (Quota("v100", 6),)}) == {"a v100": 2, "b v100": 6}
 
 
-def test_inside_a_round_nobody_gives_way() -> None:
+def test_inside_a_round_no_job_is_displaced() -> None:
     state = after(ALL_LENT, {"a": (Quota("v100", 4),)}, cause=Cause.EVENT)
 
     assert held(state) == {"b v100": 8}
 
 
-def test_pinned_borrowers_do_not_give_way() -> None:
+def test_pinned_borrowers_are_not_displaced() -> None:
     fresh = replace(ALL_LENT, restart_s=1000.0, since={"b7": 300.0, "b6": 300.0})
     old = replace(fresh, now_s=2300.0, since={"b7": 2200.0, "b6": 2200.0})
 
@@ -117,7 +117,7 @@ def test_pinned_borrowers_do_not_give_way() -> None:
     assert who_runs(after(old, {"a": (Quota("v100", 4),)})) == {"b0", "b1", "b6", "b7", "a0", "a1", "a2", "a3"}
 
 
-def test_who_gave_way_and_was_not_needed_stays_where_it_is() -> None:
+def test_a_borrower_whose_gpus_are_not_needed_stays_on_its_spot() -> None:
     """b9 alone makes no room for a; with b8 gone it need not go, and it does not change places with b1, which waits."""
     scene = Scene(
         [job(id_, gpus, tenant=id_[0]) for id_, gpus in (("b0", 3), ("b1", 1), ("b8", 4), ("b9", 1), ("a", 2))],
@@ -137,7 +137,7 @@ def _stay(view: View) -> tuple[Spot, ...]:
     return tuple(view.spots.get(j, NOWHERE) for j in range(view.jobs))
 
 
-def test_a_gang_that_gave_way_leaves_its_tenant_what_is_its_own() -> None:
+def test_a_displaced_gang_leaves_its_tenant_its_own_quota() -> None:
     scene = Scene(
         [job("wide", 8, tenant="b"), *jobs("b", 6), *jobs("a", 2)],
         "v100:8",
@@ -150,7 +150,7 @@ def test_a_gang_that_gave_way_leaves_its_tenant_what_is_its_own() -> None:
 
 @pytest.mark.parametrize("name", ["gavel", "gavel-waterfill", "oef-coop", "equal-share"])
 def test_what_limits_take_from_a_share_stays_owed(name: str) -> None:
-    """Deficits are what shares promised less what was given, and not less what a limit then denied."""
+    """Deficits are what shares promised minus what was granted, without what a limit then denied."""
     policy = find_round_policy(name)
     state = Scene([*jobs("a", 4), *jobs("b", 4)], "v100:4").state()
     state.fold(TenantSet(state.now_s, "a", 1.0, (Quota("v100", 1, borrowing_limit=0),)))
@@ -238,7 +238,7 @@ def _kept(quota: Quota) -> int:
 def test_under_every_policy_a_tenant_that_wants_its_own_has_it_after_a_round(
     policy: Policy, data: st.DataObject
 ) -> None:
-    """Jobs of one GPU, whoever held what before; all that is anybody's own exists."""
+    """Jobs of one GPU with any holdings before; the tenants' own quotas fit the cluster."""
     own = {"a": data.draw(st.integers(0, 4)), "b": data.draw(st.integers(0, 4)), "c": 0}
     lends = {u: data.draw(st.none() | st.integers(0, own[u])) for u in "ab"}
     owners = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=16))

@@ -1,4 +1,4 @@
-"""Fractional shares to whole gangs, round after round."""
+"""Rounding of fractional shares to whole gangs, round after round."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Turned:
 
 
 def turn(jobs: Sequence[JobSpec], cluster: str, shares: Shares, rounds: int) -> Turned:
-    """So many rounds with the same shares, jobs that never end, and a state that follows."""
+    """Run this many rounds with the same shares and jobs that never end."""
     state, owed = Scene(jobs, cluster, EVEN).state(), NOTHING_OWED
-    given, owing, moves = [], [], 0
+    granted_gpus, owing, moves = [], [], 0
     for r in range(rounds):
         state.pass_time(360.0 * r)
         view = look(state, ROUND_POLICIES["fifo"], 360.0)
@@ -69,9 +69,9 @@ def turn(jobs: Sequence[JobSpec], cluster: str, shares: Shares, rounds: int) -> 
                 moves += 1
         total = np.zeros(shares.gpus.shape, dtype=np.int64)
         np.add.at(total, (shares.owner_of[grants.jobs], grants.types), grants.gpus)
-        given.append(total)
+        granted_gpus.append(total)
         owing.append(owed.gpus)
-    return Turned(np.array(given), np.array(owing), moves)
+    return Turned(np.array(granted_gpus), np.array(owing), moves)
 
 
 def test_whole_shares_are_granted_as_they_are() -> None:
@@ -90,7 +90,7 @@ def test_a_share_within_solver_tolerance_of_a_whole_number_is_that_number() -> N
     assert exact
 
 
-def test_whole_shares_stand_whatever_is_owed_from_before() -> None:
+def test_whole_shares_hold_whatever_is_owed_from_before() -> None:
     """The next round would find the same shares and the same deficits: there is nothing to decide again."""
     before = Deficits(np.arange(2), np.array([[0.5], [-0.5]]))
 
@@ -101,7 +101,7 @@ def test_whole_shares_stand_whatever_is_owed_from_before() -> None:
     assert exact
 
 
-def test_halves_take_turns_and_what_was_not_given_is_owed() -> None:
+def test_halves_take_turns_and_what_was_not_granted_is_owed() -> None:
     gpus, owed, exact = rounded(Scene([job("a"), job("b")], "v100:1", EVEN), shares_of([[0.5], [0.5]]))
 
     assert gpus == [[1], [0]]
@@ -117,7 +117,7 @@ def test_the_job_that_is_owed_the_larger_part_of_its_gang_goes_first() -> None:
 
 
 def test_gpus_that_are_left_go_to_jobs_without_any_and_are_charged() -> None:
-    """b has a right to the K80 only now and then, but nobody else wants it."""
+    """b is entitled to the K80 only occasionally, but no other job wants it."""
     gpus, owed, exact = rounded(Scene([job("a"), job("b")], "v100:1,k80:1", EVEN), shares_of([[1, 0], [0, 0]]))
 
     assert gpus == [[1, 0], [0, 1]]
@@ -125,7 +125,7 @@ def test_gpus_that_are_left_go_to_jobs_without_any_and_are_charged() -> None:
     assert not exact
 
 
-def test_left_gpus_go_to_the_owner_who_is_owed_most() -> None:
+def test_left_gpus_go_to_the_owner_that_is_owed_most() -> None:
     before = Deficits(np.arange(3), np.array([[0.0], [0.1], [0.4]]))
     scene = Scene([job("a", 2), job("b", 2), job("c", 2)], "v100:2", EVEN)
 
@@ -163,7 +163,7 @@ def test_pinned_jobs_keep_what_they_hold_and_it_is_charged() -> None:
 
 
 def test_inside_an_owner_the_job_with_the_least_service_goes_first() -> None:
-    """a and b are of one tenant; a has had two GPU-hours."""
+    """a and b belong to one tenant; a has had two GPU-hours."""
     scene = Scene([job("a"), job("b")], "v100:1", EVEN, held={"a": ((0, 1),)}, now_s=7200.0)
     state = scene.state()
     stop(state, "a", 7200.0, 0.0)
@@ -190,7 +190,7 @@ def test_an_owner_that_is_gone_is_forgotten_and_a_new_one_is_owed_nothing() -> N
     assert owed.of(np.array([4, 5, 10]), 1).tolist() == [[0.0], [2.0], [0.0]]
 
 
-def test_an_owner_with_nothing_to_run_does_not_pile_up_claims() -> None:
+def test_an_owner_with_nothing_to_run_does_not_accumulate_claims() -> None:
     """A gang of four never fits beside the job that holds one of four GPUs."""
     scene = Scene([job("a", 4), job("b")], "v100:4", EVEN, held={"b": ((0, 1),)})
     owed = NOTHING_OWED
@@ -201,8 +201,8 @@ def test_an_owner_with_nothing_to_run_does_not_pile_up_claims() -> None:
     assert owed.gpus[0, 0] <= 3.0 + 2 * 4
 
 
-def test_an_owner_that_lives_on_leftovers_does_not_pile_up_debts() -> None:
-    """Nobody else wanted them, and a share that it is promised one day shall not wait for a hundred rounds."""
+def test_an_owner_that_lives_on_leftovers_does_not_accumulate_debts() -> None:
+    """No other owner wanted them, and a share that it is promised later must not wait for a hundred rounds."""
     scene, owed = Scene([job("a")], "v100:1", EVEN), NOTHING_OWED
 
     for _ in range(100):
@@ -274,7 +274,7 @@ def test_sums_are_exact_up_to_whole_gangs_and_deficits_stay_bounded(made: tuple[
     assert (turned.granted.sum(axis=1) <= capacity).all()
     assert np.isin(per_job / width, (0, 1)).all()
     assert (np.abs(turned.owed) <= shares.gpus.sum(axis=1, keepdims=True) + 2 * width[:, None] + 1e-9).all()
-    # Nobody waits beside room for its gang.
+    # No job waits while there is room for its gang.
     left = capacity - turned.granted.sum(axis=1)  # r,t
     assert not ((per_job == 0) & (left.max(axis=1, keepdims=True) >= width)).any()
 
@@ -289,12 +289,12 @@ def test_a_job_that_was_spread_still_moves_up_to_its_fastest_type_once_it_is_gat
     shares, nobody = shares_of([[0.0, 2.0]]), np.zeros(1, dtype=bool)
     spread = look(state, ROUND_POLICIES["fifo"], 360.0)
     grants, owed, _ = round_shares(spread, shares, NOTHING_OWED, nobody)
-    assert granted(spread, grants) == [[0, 2]]  # v100 makes 2 where it is, k80 3
+    assert granted(spread, grants) == [[0, 2]]  # 2 samples/s on its v100 spot, 3 on k80
 
     stop(state, "a", 360.0, 0.0)
     start(state, "a", ((2, 2),), 360.0)
     gathered = look(state, ROUND_POLICIES["fifo"], 360.0)
     grants, _, _ = round_shares(gathered, shares, owed, nobody)
 
-    assert gathered.job is spread.job  # what was made of the same shares is used again
-    assert granted(gathered, grants) == [[2, 0]]  # v100 makes 4 on one node
+    assert gathered.job is spread.job  # claims of the same shares are used again
+    assert granted(gathered, grants) == [[2, 0]]  # 4 samples/s on one v100 node

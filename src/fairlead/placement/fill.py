@@ -1,4 +1,4 @@
-"""Jobs in a given order, each on its best type with room."""
+"""Grants in a fixed order: each job on its best type with room."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 
-_CHUNK = 512  # jobs looked at before those that cannot fit any more are dropped at once
+_CHUNK = 512  # jobs that are processed before those that no longer fit are dropped together
 
 
 def fill_in_order(
     order: IntArray, width: IntArray, liking: FloatArray, free: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Jobs with their types and GPUs: in `order`, each takes the type it likes most among those with `width` GPUs left.
+    """Jobs with their types and GPUs: in `order`, each takes its preferred type among those with `width` GPUs left.
 
     `liking` (j,t) ranks types for a job, the largest first, ties to the earlier type; 0 = cannot run there. A job that
-    fits nowhere is passed over.
+    fits nowhere is skipped.
     """
     left: list[int] = free.tolist()
     jobs: list[int] = []

@@ -1,4 +1,4 @@
-"""Stability: what may stay, stays. A job keeps its GPUs for a while, and a move has to earn its cost."""
+"""Stability: a job keeps its GPUs for a while, and moves only if the gain exceeds the cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESTARTS_WORTH = 2.0
 
 
 def settle(view: View, grants: Grants, pinned: BoolArray) -> Grants:
-    """Grants in which pinned jobs keep what they hold; what no longer fits gives way, the last entry first."""
+    """Grants in which pinned jobs keep what they hold; what no longer fits is dropped, the last entries first."""
     if not pinned.any():
         return grants
     kept = held_by(view, np.flatnonzero(pinned))
@@ -40,7 +40,7 @@ def settle(view: View, grants: Grants, pinned: BoolArray) -> Grants:
 
 
 def settle_spots(view: View, spots: Sequence[Spot], pinned: BoolArray) -> dict[int, Spot]:
-    """The spots that change. Pinned jobs keep theirs; who does not fit beside them stays put if it can, else waits."""
+    """The spots that change. Pinned jobs keep theirs; a job without room beside them stays if it can, else waits."""
     wanted = {j: spot for j, spot in enumerate(spots) if spot != view.spots.get(j, NOWHERE) and not pinned[j]}
     if not pinned.any():
         return wanted
@@ -60,9 +60,9 @@ def settle_spots(view: View, spots: Sequence[Spot], pinned: BoolArray) -> dict[i
 
 
 def drop_idle_moves(view: View, grants: Grants) -> Grants:
-    """A job that would change type for less than the move costs stays, if its old GPUs are still free.
+    """Grants in which a job that would gain less than a move costs keeps its type, if its old GPUs are still free.
 
-    What is earned is counted over the time for which the job is sure to keep its new GPUs.
+    The gain is counted over the time for which the job is certain to keep its new GPUs.
     """
     old = view.held_type[grants.jobs]
     mixing = jobs_that_mix(grants) | set(grants.jobs[old == MIXED_TYPES].tolist())
@@ -72,13 +72,13 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
 
 
 def pays(now: FloatArray | float, then: FloatArray | float, restart_s: FloatArray | float, round_s: float) -> BoolArray:
-    """Whether a move from one rate to another earns its cost in the time for which the job is sure to stay."""
+    """Whether a move from one rate to another pays off in the time for which the job is certain to stay."""
     kept_s = np.maximum(round_s, RESTARTS_WORTH * np.asarray(restart_s))
     return np.asarray(then * (kept_s - restart_s) > now * kept_s)
 
 
 def _drop_idle_changes(view: View, grants: Grants, mixing: set[int]) -> Grants:
-    """From one type to another."""
+    """Drop moves from one type to another that do not pay."""
     jobs, new = grants.jobs, grants.types
     old = view.held_type[jobs]
     moving = ((old >= 0) & (old != new) & (view.held_gpus[jobs] == grants.gpus)).nonzero()[0]  # entries
@@ -101,7 +101,7 @@ def _drop_idle_changes(view: View, grants: Grants, mixing: set[int]) -> Grants:
 
 
 def _drop_idle_mixes(view: View, grants: Grants, mixing: set[int]) -> Grants:
-    """From a mix of types or to one."""
+    """Drop moves from or to a mix of types that do not pay."""
     wanted: dict[int, dict[int, int]] = {}
     for j, t, count in zip(grants.jobs.tolist(), grants.types.tolist(), grants.gpus.tolist(), strict=True):
         wanted.setdefault(j, {})[t] = count
@@ -126,10 +126,10 @@ def _drop_idle_mixes(view: View, grants: Grants, mixing: set[int]) -> Grants:
 
 
 def fill_gaps(view: View, wanted: Grants, after: Grants) -> Grants:
-    """More grants: GPUs that pins and dropped moves leave to nobody go to jobs without any.
+    """Additional grants: GPUs that pins and dropped moves leave unused go to jobs without any.
 
-    Those that run go first, then those that were `wanted` on other GPUs, in that order, then the others by arrival. What
-    nobody was wanted on stays idle.
+    Running jobs are first, then jobs that were `wanted` on other GPUs, in that order, then the others by arrival. GPUs
+    on which no job was wanted stay idle.
     """
     if after is wanted:
         return NO_GRANTS
@@ -145,7 +145,7 @@ def fill_gaps(view: View, wanted: Grants, after: Grants) -> Grants:
 
 
 def joined(one: Grants, other: Grants) -> Grants:
-    """Both, of different jobs; the first go first."""
+    """The entries of both, which are of different jobs, in this order."""
     if not one.jobs.size or not other.jobs.size:
         return one if one.jobs.size else other
     return Grants(
@@ -162,7 +162,7 @@ def jobs_that_mix(grants: Grants) -> set[int]:
 
 
 def held_by(view: View, jobs: IntArray) -> Grants:
-    """What these jobs hold now."""
+    """What these jobs hold now, as grants."""
     types = view.held_type[jobs]
     if (types >= 0).all():
         return Grants(jobs, types, view.held_gpus[jobs])
@@ -173,6 +173,6 @@ def held_by(view: View, jobs: IntArray) -> Grants:
 
 
 def left_over(view: View, grants: Grants) -> IntArray:
-    """t  GPUs that nobody is granted."""
+    """t  GPUs that no job is granted."""
     used = np.bincount(grants.types, grants.gpus, len(view.capacity))
     return view.capacity - used.astype(np.int64)

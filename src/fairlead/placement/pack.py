@@ -1,4 +1,4 @@
-"""Grants become nodes: the placer seam and its placers."""
+"""The placers, which turn grants into nodes, and their protocol."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from fairlead.placement.pool import Pool
 
 
 class Placer(Protocol):
-    """Turns grants into nodes: new spots for the jobs (positions in the view) that change; NOWHERE = give all back.
+    """Turns grants into nodes: new spots for the jobs (positions in the view) that change; NOWHERE = return all GPUs.
 
-    The laws: a job that is not named stays as it is; a pinned job is never named; a spot holds just the GPUs by type that
-    its job was granted, on nodes that are up and have them free once those that leave are gone; a granted job for which
-    the nodes offer only a spot on which it does not run waits. The same view and grants give the same answer.
+    The laws: a job that is not in the result keeps its spot; a pinned job is never in the result; a spot holds exactly
+    the GPUs by type that its job was granted, on nodes that are up and have them free after other jobs have left; a job
+    for which the nodes offer only a spot on which it does not run waits. The same view and grants give the same result.
     """
 
     def __call__(self, view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]: ...
 
 
 def pack(view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]:
-    """A gang goes on as few nodes as possible, and moves together later where that pays.
+    """Place each gang on as few nodes as possible, and gather spread gangs later where that pays.
 
-    Gangs that lose speed over several nodes go first and those that lose none last (data- and tensor-parallel jobs before
-    pipeline-parallel ones: ICS 2025), each wide ones first. Of equally good nodes a job gets those that it last ran on. A
-    spread job that could now run on fewer nodes moves there if that earns more than it costs while the job is sure to
-    stay, the cheapest to move first.
+    Gangs that lose speed over several nodes are placed first and those that lose none last (data- and tensor-parallel
+    jobs before pipeline-parallel ones: ICS 2025), wide gangs first in both groups. Of equally good nodes a job gets
+    those on which it last ran. A spread job that could now run on fewer nodes moves there if that gains more than it
+    costs while the job is certain to stay, jobs with the cheapest moves first.
     """
     return _place(view, grants, pinned, _compact, gather=True)
 
@@ -43,13 +43,13 @@ def keep(view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]:
 
 
 def scatter(view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]:
-    """Places gangs without regard to nodes, to show what packing is worth."""
+    """Place gangs without regard to nodes, to measure the benefit of packing."""
     return _place(view, grants, pinned, _scattered, gather=False)
 
 
 PLACERS: dict[str, Placer] = {"pack": pack, "keep": keep, "scatter": scatter}
 
-_Choose = Callable[[Pool, int, int, Spot], Spot]  # (pool, type, GPUs, where the job was last) -> the spot that it takes
+_Choose = Callable[[Pool, int, int, Spot], Spot]  # (pool, type, GPUs, last spot of the job) -> its spot
 
 
 def _compact(pool: Pool, type_: int, gpus: int, last: Spot) -> Spot:
@@ -79,7 +79,7 @@ def _place(view: View, grants: Grants, pinned: BoolArray, choose: _Choose, *, ga
         if not spot:
             raise BrokenInvariantError("more GPUs were granted than the nodes of the type have free")
         if len(spot) > 1 and j not in mixing and not view.rate_on(j, spot):
-            pool.give_back(spot)  # it does not run spread like that: it waits for a better gap
+            pool.give_back(spot)  # it does not run spread like this and waits for a better gap
             continue
         changed[j] = tuple(sorted((*changed[j], *spot))) if changed.get(j) else spot
     for j in sorted(mixing & changed.keys()):
@@ -98,7 +98,7 @@ def _place(view: View, grants: Grants, pinned: BoolArray, choose: _Choose, *, ga
 
 
 def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:
-    """Entries of jobs that are granted just what they hold."""
+    """Entries of jobs that are granted exactly what they hold."""
     held = view.held_type[grants.jobs]
     stays: BoolArray = (held == grants.types) & (view.held_gpus[grants.jobs] == grants.gpus)
     if mixing:
@@ -112,7 +112,7 @@ def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:
 
 
 def _in_order(view: View, grants: Grants, which: BoolArray) -> Iterator[tuple[int, int, int]]:
-    """(GPUs, job, type) of these entries: gangs that mind being spread first, then wide ones, earlier jobs, earlier types."""
+    """(GPUs, job, type) of these entries: gangs that slow down when spread first, then by width, job and type."""
     gpus, jobs, types = grants.gpus[which], grants.jobs[which], grants.types[which]
     entries = list(zip(gpus.tolist(), jobs.tolist(), types.tolist(), strict=True))
     minds = np.fromiter((_minds(view, j, t, count) for count, j, t in entries), np.bool_, len(entries))
@@ -121,12 +121,12 @@ def _in_order(view: View, grants: Grants, which: BoolArray) -> Iterator[tuple[in
 
 
 def _minds(view: View, j: int, t: int, gpus: int) -> bool:
-    """Whether such a gang is slower on two nodes than on one, if one node had that many GPUs."""
+    """Whether such a gang is slower on two nodes than on one, if a node had that many GPUs."""
     return gpus > 1 and view.rate_at(j, t, gpus, 2) < view.rate_at(j, t, gpus, 1)
 
 
 def _spread(view: View, kept: IntArray, pinned: BoolArray) -> list[int]:
-    """Kept jobs that sit on more nodes of their type than they need, in arrival order."""
+    """Kept jobs that are on more nodes of their type than they need, in arrival order."""
     several = kept[view.held_nodes[kept] > 1]
     if not several.size:
         return []

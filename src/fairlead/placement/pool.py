@@ -1,4 +1,4 @@
-"""The one pool of nodes: free GPUs while jobs are put on nodes one by one."""
+"""The pool of nodes: their free GPUs while jobs are placed one by one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fairlead.numerics.spots import fits
 
 
 class Pool:
-    """Free GPUs (n) of a cluster; what is taken here is not there for the next caller.
+    """The free GPUs (n) of a cluster; GPUs that are taken are not available to the next caller.
 
-    Nodes of a type are kept by how many GPUs they have left, so that the best fit is found without a search.
+    Nodes of a type are grouped by the number of GPUs left, so that the best fit needs no search.
     """
 
     def __init__(self, cluster: Cluster, free: IntArray) -> None:
@@ -38,7 +38,7 @@ class Pool:
     def place(self, type_: int, gpus: int, last: Spot = NOWHERE) -> Spot:
         """Take the fullest node that fits; else the emptiest nodes one after another, and the best fit for the rest.
 
-        Of equally full nodes one of `last`. NOWHERE if the type has fewer GPUs free.
+        Nodes of `last` are preferred among equally full ones. NOWHERE if the type has too few free GPUs.
         """
         shelves = self._shelves_of(type_)
         node = self._best_fit(shelves, gpus, last)
@@ -59,7 +59,7 @@ class Pool:
         return tuple(sorted(spot))
 
     def scatter(self, type_: int, gpus: int) -> Spot:
-        """Take one GPU after another from the node with the most left, as if nodes did not matter."""
+        """Take GPUs one by one from the node with the most left, as if nodes did not matter."""
         shelves = self._shelves_of(type_)
         if gpus > self._left(shelves):
             return NOWHERE
@@ -123,7 +123,7 @@ class Pool:
 
 
 def neighbour_spots(nodes: Sequence[int], free: IntArray, gpus: int) -> list[Spot]:
-    """Neighbours among `nodes`, filled one after another from either end, and only as few as can hold `gpus`."""
+    """Spots on neighbouring `nodes`, as few as can hold `gpus`, filled one after another from either end."""
     idle = free[list(nodes)]
     reach = np.concatenate(([0], np.cumsum(idle)))
     for count in range(1, len(nodes) + 1):
@@ -135,7 +135,7 @@ def neighbour_spots(nodes: Sequence[int], free: IntArray, gpus: int) -> list[Spo
 
 
 def fill_nodes(nodes: Sequence[int], free: IntArray, gpus: int) -> Spot:
-    """All that the nodes have left, one after another, until `gpus` are found."""
+    """The spot that takes what the nodes have left, one after another, up to `gpus`."""
     spot = []
     for node in nodes:
         count = min(gpus, int(free[node]))
@@ -145,7 +145,7 @@ def fill_nodes(nodes: Sequence[int], free: IntArray, gpus: int) -> Spot:
 
 
 def free_after(free: IntArray, taken: Iterable[Spot] = (), given_back: Iterable[Spot] = ()) -> IntArray:
-    """n  free GPUs once the one are taken and the others given back."""
+    """n  Free GPUs after some spots are taken and others are returned."""
     left = free.copy()
     for sign, spots in ((-1, taken), (1, given_back)):
         for spot in spots:

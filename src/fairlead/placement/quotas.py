@@ -1,4 +1,4 @@
-"""Limits of tenants by GPU type, held whatever the policy said. Without limits nothing here runs."""
+"""Limits of tenants by GPU type, applied to any policy's answer. Without limits nothing here runs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fairlead.placement.refill import refill_order
 
 
 def within_quotas(view: View, changed: dict[int, Spot], pinned: BoolArray) -> dict[int, Spot]:
-    """What changes when every tenant keeps to its quotas.
+    """The changes after every tenant's quotas are applied.
 
         held_ut <= most_ut                                                           every tenant u, type t
         sum_u held_ut + sum_{v != u} max(kept_vt - held_vt, 0) <= capacity_t         for u to take more of t
 
-    Pinned jobs stay, then those that run where they are stay, then who is to start starts, each in order of arrival and
-    while the limits allow. A job whose new place is denied stays where it was if it can. Then tenants that hold less
-    than their own take it back. GPUs that are then idle go to waiting jobs whose tenants may take them.
+    Pinned jobs stay, then other running jobs stay, then jobs start, each in order of arrival and while the limits
+    allow. A job whose new spot is denied keeps its old one if it can. Then tenants that hold less than their own
+    quota reclaim it. GPUs that are still idle go to waiting jobs whose tenants may use them.
     """
-    assert view.quotas is not None, "only asked where there are limits"
+    assert view.quotas is not None, "only called where there are limits"
     room = _QuotaRoom(view, view.quotas)
     spots = {j: spot for j, spot in view.spots.items() if j not in changed}
     running = sorted(spots, key=lambda j: (not pinned[j], j))
@@ -34,7 +34,7 @@ def within_quotas(view: View, changed: dict[int, Spot], pinned: BoolArray) -> di
         place = next((spot for spot in (changed[j], view.spots.get(j, NOWHERE)) if spot and room.has(j, spot)), NOWHERE)
         room.take(j, place)
     while _take_back(view, room, pinned):
-        pass  # a gang that gave way can leave its own tenant below what is its own
+        pass  # a gang that was displaced can leave its tenant below its own quota
     without = np.array([j for j in range(view.jobs) if j not in room.placed], dtype=np.int64)
     for j in refill_order(view, without, np.zeros(len(without))).tolist():
         room.place(j)
@@ -47,7 +47,7 @@ def within_quotas(view: View, changed: dict[int, Spot], pinned: BoolArray) -> di
 
 
 def more_than(view: View, before: dict[int, Spot], after: dict[int, Spot]) -> Grants:
-    """What the second set of changes gives beyond the first, less than nothing where it takes."""
+    """What the second set of changes grants beyond the first; negative where it grants less."""
     entries = []
     for j in sorted(before.keys() | after.keys()):
         here = view.spots.get(j, NOWHERE)
@@ -58,9 +58,10 @@ def more_than(view: View, before: dict[int, Spot], after: dict[int, Spot]) -> Gr
 
 
 def _take_back(view: View, room: _QuotaRoom, pinned: BoolArray) -> bool:
-    """Whether a waiting job was placed within what is its tenant's own, by arrival; borrowers give way where they must.
+    """Place waiting jobs, by arrival, within their tenants' own quotas, and displace borrowers where needed.
 
-    Nobody is placed here beyond its own and nobody within it gives way, so this comes to an end.
+    Returns whether a job was placed. No tenant is placed beyond its own quota and none within it is displaced, so
+    repeated calls terminate.
     """
     placed = False
     for j in range(view.jobs):
@@ -74,7 +75,7 @@ def _take_back(view: View, room: _QuotaRoom, pinned: BoolArray) -> bool:
 
 
 def _reclaim(view: View, room: _QuotaRoom, pinned: BoolArray, j: int, t: int) -> bool:
-    """Borrowers of the type give way until the job fits: who has not started yet first, then the newest."""
+    """Displace borrowers of the type until the job fits: jobs that have not started yet first, then the newest."""
     u = int(view.tenant[j])
     lent = [
         v
@@ -87,7 +88,7 @@ def _reclaim(view: View, room: _QuotaRoom, pinned: BoolArray, j: int, t: int) ->
             continue
         left.append((v, room.leave(v)))
         if room.place_on(j, t):
-            for w, spot in reversed(left):  # whose GPUs were not needed after all
+            for w, spot in reversed(left):  # jobs whose GPUs were not needed after all
                 if room.has(w, spot):
                     room.take(w, spot)
             return True
@@ -104,7 +105,7 @@ class _QuotaRoom:
         whole = free_after(view.node_free, given_back=view.spots.values())
         self._pool = Pool(view.cluster, np.where(view.node_up, whole, 0))
         self._held: FloatArray = np.zeros_like(quotas.most)  # u,t  GPUs
-        self._left: IntArray = view.capacity.copy()  # t  GPUs that nobody holds
+        self._left: IntArray = view.capacity.copy()  # t  GPUs that no job holds
         self.placed: dict[int, Spot] = {}  # j
 
     def has(self, j: int, spot: Spot) -> bool:
@@ -117,14 +118,14 @@ class _QuotaRoom:
             self._count(j, spot)
 
     def leave(self, j: int) -> Spot:
-        """Where it was."""
+        """Remove the job and return its spot."""
         spot = self.placed.pop(j)
         self._pool.give_back(spot)
         self._add(j, spot, -1)
         return spot
 
     def is_own(self, j: int, t: int) -> bool:
-        """Whether with this job on the type its tenant holds no more than is its own."""
+        """Whether the job's tenant stays within its own quota of the type with this job."""
         u = self._view.tenant[j]
         return bool(self._held[u, t] + self._view.width[j] <= self._quotas.own[u, t])
 
@@ -132,12 +133,12 @@ class _QuotaRoom:
         return bool(self._held[u, t] > self._quotas.own[u, t])
 
     def types_for(self, j: int) -> list[int]:
-        """On which it runs, the fastest first."""
+        """The types on which the job runs, the fastest first."""
         rate = self._view.rate[j]
         return [t for t in np.argsort(-rate, kind="stable").tolist() if rate[t] > 0]
 
     def place_on(self, j: int, t: int) -> bool:
-        """Where it is now if that is free and of the type, else anywhere on it."""
+        """Place the job on its current spot if that is free and of the type, else anywhere on the type."""
         here, width = self._view.spots.get(j, NOWHERE), int(self._view.width[j])
         if self._view.cluster.gpus_by_type(here) == {t: width} and self.has(j, here):
             self.take(j, here)
@@ -146,7 +147,7 @@ class _QuotaRoom:
         return j in self.placed
 
     def place(self, j: int) -> None:
-        """Where it is now if that is free, else on its fastest type that has room."""
+        """Place the job on its current spot if that is free, else on its fastest type with room."""
         here = self._view.spots.get(j, NOWHERE)
         if here and self.has(j, here):
             self.take(j, here)

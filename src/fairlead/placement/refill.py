@@ -1,4 +1,4 @@
-"""The one refill: GPUs that would stay idle go to jobs without any."""
+"""Refill: GPUs that would stay idle go to jobs without any."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fairlead.placement.fill import fill_in_order
 
 
 def refill(view: View, waiting: IntArray, claim: FloatArray | IntArray, free: IntArray) -> Grants:
-    """Idle GPUs by type (t) to jobs that wait for any, each on its fastest type with room."""
+    """Grants of idle GPUs by type (t) to waiting jobs, each on its fastest type with room."""
     return Grants(*fill_in_order(refill_order(view, waiting, claim), view.width, view.rate, free))
 
 
 def refill_order(view: View, waiting: IntArray, claim: FloatArray | IntArray) -> IntArray:
-    """Jobs that run first, since nothing demands that leftovers go round; then the largest claim, then by arrival."""
+    """Running jobs first, since leftovers need not be shared in turns; then by largest claim, then by arrival."""
     return waiting[np.lexsort((view.job[waiting], -claim, view.held_gpus[waiting] == 0))]

@@ -1,4 +1,4 @@
-"""Fractional shares become whole GPUs, round after round, with a memory of what is owed."""
+"""Rounding of fractional shares to whole GPUs, round after round, with a memory of what is owed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fairlead.model.view import View
 from fairlead.placement.moves import held_by, joined, left_over
 from fairlead.placement.refill import refill
 
-# Solvers answer to about 1e-9; a share closer than this to a whole number is that number.
+# Solvers are accurate to about 1e-9; a share closer than this to a whole number is that number.
 WHOLE = 1e-6
 # A job keeps its GPUs until another is owed this much more of its gang, in rounds: fewer moves at the same completion
 # times, while every owner still gets its share within 1 % after 100 rounds (docs/decisions/0003-rounding.md).
 STAY = 0.5
-# Inside an owner attained service counts in turns of one GPU-hour, so that jobs do not change places every round.
+# Among an owner's jobs attained service counts in steps of one GPU-hour, so that they do not swap every round.
 TURN_GPU_S = 3600.0
 
 
@@ -28,10 +28,10 @@ class Deficits:
 
     owner_key: IntArray  # o  ascending
     gpus: FloatArray  # o,t
-    claims: Claims | None = None  # of the shares that it comes from: shares often stand for many rounds
+    claims: Claims | None = None  # claims of the current shares, which often hold for many rounds
 
     def of(self, owner_key: IntArray, types: int) -> FloatArray:
-        """Rows for these owners; a new owner is owed nothing, one that left is forgotten, of a new type nobody is owed any."""
+        """Rows for these owners. New owners and new types are owed nothing; owners that left are forgotten."""
         if owner_key is self.owner_key and self.gpus.shape[1] == types:
             return self.gpus
         owed = np.zeros((len(owner_key), types))
@@ -46,15 +46,15 @@ NOTHING_OWED = Deficits(np.empty(0, dtype=np.int64), np.empty((0, 0)))
 
 
 def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) -> tuple[Grants, Deficits, bool]:
-    """Grants of whole gangs, the new deficits, and whether the shares were met exactly: then the next round, with the
-    same deficits, would grant the same.
+    """Grants of whole gangs, the new deficits, and whether the shares were met exactly, so that the next round would
+    grant the same.
 
-    credit = share + deficit. The gang that is owed the largest part of itself (credit / width) goes first, where a job
-    that sits there already counts `STAY` more; inside an owner the job with the least attained service. GPUs that
-    are left go to jobs without any, who runs first, then most owed, on their fastest type, and are charged like all
-    others. What even then stays idle lets jobs move up to a faster type; nobody is charged for what nobody wants.
-    Pinned jobs keep what they hold. A deficit stays within what the owner's gangs could ever settle, so that an owner
-    with nothing to run does not pile up claims.
+    credit = share + deficit. The gang that is owed the largest part of itself (credit / width) is first, where a job
+    that already holds the type counts `STAY` more; among an owner's jobs the one with the least attained service is
+    first. GPUs that are left go to jobs without any, running jobs first, then those owed most, on their fastest type,
+    and are charged like all others. GPUs that are still idle let jobs move up to a faster type without a charge. Pinned
+    jobs keep what they hold. A deficit stays within what the owner's gangs could settle, so that an owner with nothing
+    to run does not accumulate claims.
     """
     claims = owed.claims
     if claims is None or claims.shares is not shares or claims.job is not view.job:
@@ -83,19 +83,19 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
 
 
 def charge(owed: Deficits, shares: Shares, more: Grants) -> Deficits:
-    """The deficits after more was granted."""
+    """The deficits after additional grants."""
     return replace(owed, gpus=owed.gpus - _by_owner(shares, more)) if more.jobs.size else owed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claims:
-    """What rounding makes of shares before it looks at deficits."""
+    """What rounding derives from shares alone, before it considers deficits."""
 
     shares: Shares
-    job: IntArray  # j  of the view
+    job: IntArray  # j  `job` of the view
     one_each: bool  # every owner is one job, in the same order
     most: FloatArray  # o,1  GPU-rounds that may be owed
-    fastest: FloatArray  # j  rate on the best type and the fewest nodes: it stays while shares stay and jobs are moved
+    fastest: FloatArray  # j  rate on the best type and the fewest nodes, which does not change when jobs move
     # Cells (owner, type) with a share on which the job runs, if every owner is one job.
     cells: IntArray  # c  in the table of shares, row by row
     types: IntArray  # c
@@ -117,7 +117,7 @@ class Claims:
 
 
 def _move_up(view: View, grants: Grants, pinned: BoolArray, fastest: FloatArray) -> Grants:
-    """Jobs granted a slower type than an idle one with room, the largest gain first, are given the idle one."""
+    """Grants in which jobs on a slower type than an idle one with room get the idle one, the largest gain first."""
     idle = left_over(view, grants)  # t
     if not np.count_nonzero(idle):
         return grants
@@ -148,14 +148,14 @@ def _one_each(shares: Shares) -> bool:
 
 
 def _by_owner(shares: Shares, grants: Grants) -> FloatArray:
-    """o,t  GPUs granted."""
+    """o,t  GPUs that are granted."""
     owners, types = shares.gpus.shape
     cell = shares.owner_of[grants.jobs] * types + grants.types
     return np.bincount(cell, grants.gpus, owners * types).astype(np.float64).reshape(owners, types)
 
 
 def _widest(view: View, shares: Shares, one_each: bool) -> IntArray:
-    """o  the owner's widest gang."""
+    """o  The width of the owner's widest gang."""
     if one_each:
         return view.width
     widest = np.zeros(len(shares.owner_key), dtype=np.int64)
@@ -164,7 +164,7 @@ def _widest(view: View, shares: Shares, one_each: bool) -> IntArray:
 
 
 def _serve_jobs(view: View, claims: Claims, credit: FloatArray, free: list[int], waits: list[bool]) -> Grants:
-    """Every owner is one job: serving one changes no other's claim, so one sort gives the order."""
+    """Grants where every owner is one job: serving one changes no other claim, so one sort gives the order."""
     owed = credit.ravel().take(claims.cells)  # c
     part = owed / claims.width + STAY * (view.held_type.take(claims.jobs) == claims.types)
     part[owed <= WHOLE] = -np.inf
@@ -185,7 +185,7 @@ def _serve_jobs(view: View, claims: Claims, credit: FloatArray, free: list[int],
 
 
 def _serve_owners(view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]) -> Grants:
-    """Owners with several jobs: after each gang the owner comes back with what it is still owed, which is left in `credit`."""
+    """Grants where owners have several jobs: after each gang the owner claims what it is still owed, in `credit`."""
     queues = _Queues(view, shares.owner_of, waits)
     owners, types = np.nonzero((credit > WHOLE) & (shares.gpus > WHOLE))
     cells = zip(owners.tolist(), types.tolist(), strict=True)
@@ -211,11 +211,11 @@ _Claim = tuple[float, int, int, int]  # part of the gang that is owed, -owner, -
 
 
 class _Queues:
-    """Jobs of every owner, least attained service first; of those in the same turn the ones that run already."""
+    """Jobs of every owner, least attained service first; at the same level of service, running jobs first."""
 
     def __init__(self, view: View, owner_of: IntArray, waits: list[bool]) -> None:
         self.width: list[int] = view.width.tolist()
-        self._waits = waits  # shared with the caller, who clears it as jobs are served
+        self._waits = waits  # shared with the caller, which clears it as jobs are served
         self._held: list[int] = view.held_type.tolist()
         self._runs: list[list[bool]] = (view.rate > 0).tolist()
         turn = view.attained_gpu_s // TURN_GPU_S
