@@ -1,4 +1,4 @@
-"""The checker of journals finds what it is there for: a sound journal, spoilt in one place, is refused."""
+"""The journal checker finds errors: a sound journal that is spoilt in one place is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Spoil = Callable[[list[Record]], None]
 
 
 def made() -> Setup:
-    """`heavy` needs 14 GiB, which the K80 has not; faults come and go; the third job waits for the first."""
+    """`heavy` needs 14 GiB, more than the K80 has; nodes fail and recover; the third job waits for the first."""
     speeds = Profile(
         "two", tuple(Speed(m, g, 1, 1, 1.0, 1.0, "made up") for m in ("heavy", "light") for g in ("v100", "k80")), FACTS
     )
@@ -117,7 +117,7 @@ def drop_an_answer(records: list[Record]) -> None:
 
 
 def explained(records: list[Record]) -> Record:
-    """The first decision that gives a job a reason to wait."""
+    """The first decision that records a reason for a waiting job."""
     return next(r for r in records if r.get("why"))
 
 
@@ -177,11 +177,11 @@ SPOILS = (
 )
 
 
-def test_the_journal_that_is_spoilt_below_is_sound_and_has_it_all(tmp_path: Path) -> None:
-    _, told = run_checked(made(), tmp_path / "journal")
+def test_the_journal_that_is_spoilt_below_is_sound_and_has_every_kind_of_record(tmp_path: Path) -> None:
+    _, checked = run_checked(made(), tmp_path / "journal")
 
     assert {"arrived", "decision", "started", "stopped", "lost", "finished", "node_down", "node_up"} == set(
-        told.records
+        checked.records
     )
 
 
@@ -198,7 +198,7 @@ def test_a_spoilt_journal_is_refused(spoil: Spoil, tmp_path: Path) -> None:
 
 
 def changing() -> Setup:
-    """The second job is lost to others, then the node leaves under the first."""
+    """The second job is lost when other users take its GPUs, then the first when its node leaves."""
     jobs = [job("a", 2, 9000.0), job("b", 1, 9000.0)]
     changes = (
         Change(400.0, ChangeKind.USABLE, "v100-1", usable=2),

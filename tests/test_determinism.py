@@ -1,4 +1,4 @@
-"""The same seed gives the same bytes, and a journal tells enough to decide again."""
+"""The same seed gives the same bytes, and a journal contains enough to repeat its decisions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def journal_of(made: Setup) -> bytes:
 
 
 def replay_file(path: Path, policy: Policy) -> Iterator[tuple[Decision, Decision]]:
-    """From the file alone: nothing but the policy's code is taken from outside."""
+    """Replay from the file alone, with only the policy's code from outside."""
     return replay(JournalReader(path).records(), state_of(path), policy, settings_of(path))
 
 
@@ -102,20 +102,20 @@ def test_replay_runs_single_tasks_as_recorded(policy: Policy, data: st.DataObjec
         path = Path(folder) / "journal"
         simulate(made, path)
 
-        found = replay_journal(path, policy)
+        comparison = replay_journal(path, policy)
 
-    assert bool(found.decisions) == bool(made.trace.jobs)
-    assert (found.same, found.first_different_s) == (found.decisions, None)
+    assert bool(comparison.decisions) == bool(made.trace.jobs)
+    assert (comparison.same, comparison.first_different_s) == (comparison.decisions, None)
 
 
 def test_replay_shows_where_another_policy_for_tasks_differs(tmp_path: Path) -> None:
-    """The short job came last: with its length known it would have gone first."""
+    """The short job arrived last; a policy that knows its length would have started it first."""
     simulate(setup([job("a", samples=5000.0), job("b", samples=100.0)], "v100:1", "hlas"), tmp_path / "journal")
 
-    found = replay_journal(tmp_path / "journal", REGISTRY["hare-online"])
+    comparison = replay_journal(tmp_path / "journal", REGISTRY["hare-online"])
 
-    assert found.first_different_s == 0.0
-    assert found.same < found.decisions
+    assert comparison.first_different_s == 0.0
+    assert comparison.same < comparison.decisions
 
 
 def test_rounds_and_single_tasks_are_not_compared(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_replay_shows_what_another_policy_would_decide(policy: Policy, data: st.
 
 
 def test_what_if_sees_where_two_policies_differ(tmp_path: Path) -> None:
-    """The short job came last: srtf would have started it first."""
+    """The short job arrived last; srtf would have started it first."""
     simulate(setup([job("a", samples=5000.0), job("b", samples=100.0)], "v100:1"), tmp_path / "journal")
 
     (recorded, again), *_ = replay_file(tmp_path / "journal", find_round_policy("srtf"))
@@ -167,8 +167,8 @@ def test_a_replayed_state_gives_the_same_summary(policy: Policy, data: st.DataOb
     assert summarise(state) == summarise(result.state)
 
 
-def test_a_journal_holds_what_a_step_is_even_if_no_gpu_of_the_cluster_says_so(tmp_path: Path) -> None:
-    """The model's first row, which says what a step is, is of a GPU that this cluster does not have."""
+def test_a_journal_defines_a_step_even_if_no_gpu_of_the_cluster_does(tmp_path: Path) -> None:
+    """The model's first row, which defines a step, is for a GPU that this cluster does not have."""
     speeds = Profile(
         "two batches",
         (

@@ -29,18 +29,18 @@ def test_every_journal_is_sound_and_every_job_finishes(policy: AnyPolicy, data: 
     made = data.draw(setups(policy))
 
     with tempfile.TemporaryDirectory() as folder:
-        result, told = run_checked(made, Path(folder) / "journal")
+        result, checked = run_checked(made, Path(folder) / "journal")
 
-    assert summarise(result.state).jobs_finished == len(made.trace.jobs) == len(told.jobs)
+    assert summarise(result.state).jobs_finished == len(made.trace.jobs) == len(checked.jobs)
 
 
 @every_policy
-def test_nothing_comes_of_nothing(policy: AnyPolicy, tmp_path: Path) -> None:
-    result, told = run_checked(setup([], policy=policy, speeds=THREE), tmp_path / "journal")
+def test_a_run_without_jobs_has_no_records(policy: AnyPolicy, tmp_path: Path) -> None:
+    result, checked = run_checked(setup([], policy=policy, speeds=THREE), tmp_path / "journal")
 
     summary = summarise(result.state)
 
-    assert not told.records
+    assert not checked.records
     assert (summary.jobs_total, summary.jobs_finished, summary.makespan_s) == (0, 0, None)
     assert set(summary.jct_s.values()) == {None}
 
@@ -54,7 +54,7 @@ def test_no_jobs_are_allocated_nothing(policy: Policy) -> None:
 
 
 def _every_round(policy: Policy) -> Policy:
-    """The same policy, which never says that its answer holds for longer than a round."""
+    """The same policy, whose answers never hold for longer than a round."""
 
     def allocate(view: View, memory: object) -> tuple[Allocation, object]:
         allocation, memory = policy.allocate(view, memory)

@@ -1,4 +1,4 @@
-"""Against Gavel's own simulator, on its traces and its table of speeds.
+"""Comparison with Gavel's own simulator, on its traces and its table of speeds.
 
 Gavel lets a new job wait for the next allocation and fills the fastest GPUs first whatever the shares say. We do
 neither, so we should come out equal or better.
@@ -29,7 +29,7 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Peer:
-    """Mean JCT in hours that Gavel's simulator gives."""
+    """Mean JCT in hours according to Gavel's simulator."""
 
     trace: str
     cluster: str
