@@ -19,6 +19,7 @@ from fairlead.model.events import (
     Finished,
     Held,
     Lost,
+    NodeAdded,
     NodeDown,
     NodeUp,
     NodeUsable,
@@ -440,3 +441,16 @@ def test_events_that_are_not_folded_yet_count() -> None:
 
     assert (outbox.usable(FAST), outbox.node_up(SLOW)) == (1, False)
     assert not outbox.waiting
+
+
+def test_nodes_that_join_before_any_is_folded_get_the_positions_that_the_fold_gives_them() -> None:
+    state = VirtualWorld().state
+    outbox = Outbox(state)
+    for name in ("new-1", "new-2", "new-3"):
+        outbox.put(NodeAdded(0.0, name, "v100", 2, 16.0))
+    expected = [outbox.node(name) for name in ("new-1", "new-2", "new-3")]
+
+    for event in outbox.take():
+        state.fold(event)
+
+    assert expected == [state.cluster.nodes.index(name) for name in ("new-1", "new-2", "new-3")]
