@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlead.model.arrays import FloatArray, IntArray
@@ -121,8 +121,14 @@ def test_shares_keep_to_gangs_to_types_and_to_where_a_job_runs(p: Problem) -> No
     assert not shares[p.rate <= 0].any()
 
 
+ONE_TYPE = Problem(
+    np.ones((5, 1)), np.array([1, 1, 8, 1, 1]), np.array([1, 1, 4, 1, 1]), np.array([1]), np.full(5, 0.01)
+)
+
+
 @settings(max_examples=60)
 @given(problems(), st.floats(0.3, 3.0))
+@example(ONE_TYPE, 3.0)  # its second step has floors close to nothing
 def test_a_level_with_curved_floors_is_the_one_at_which_the_plain_program_just_fits(p: Problem, bend: float) -> None:
     """Floors are (rise x level)^bend, at most 1 at the highest level of the search."""
     gangs = p.gangs

@@ -97,6 +97,9 @@ def raise_level(
     for _ in range(MOST_STEPS):
         floor, growth = need(level)
         division = smallest_part(gangs, floor, free)
+        if division is None and _fits_at_once(gangs, floor, free) and np.isfinite(high):
+            low, level = level, (level + high) / 2  # the solver fails on floors close to nothing
+            continue
         if division is None:
             return None
         theta = division.level
@@ -111,6 +114,19 @@ def raise_level(
         if not low < level < min(high, most):
             level = most if not np.isfinite(high) else (low + high) / 2
     return None
+
+
+def _fits_at_once(gangs: Gangs, floor: FloatArray, free: BoolArray) -> bool:
+    """Whether the free types meet the floors if every group only uses the one on which it is fastest."""
+    rate = np.where(free[:, None], gangs.rate, 0.0)  # t,g
+    fastest = rate.argmax(axis=0)
+    speed = rate[fastest, np.arange(len(floor))]
+    if (speed < floor).any():
+        return False
+    used = np.bincount(
+        fastest, gangs.gpus * np.divide(floor, speed, out=np.zeros_like(floor), where=speed > 0), len(rate)
+    )
+    return bool((used < gangs.capacity)[free].all())
 
 
 def smallest_part(gangs: Gangs, floor: FloatArray, free: BoolArray) -> Division | None:
