@@ -55,6 +55,17 @@ def test_a_round_that_is_due_begins_at_its_exact_time() -> None:
     assert world.engine.now() == 360.0
 
 
+@pytest.mark.parametrize(("late_s", "now_s"), [(0.2, 360.0), (0.3, 360.3)])
+def test_a_round_that_begins_a_little_late_counts_as_punctual_and_one_that_begins_later_does_not(
+    late_s: float, now_s: float
+) -> None:
+    world = VirtualWorld()
+    world.clock.now_s = 360.0 + late_s
+
+    assert world.engine.wait(360.0) == []
+    assert world.engine.now() == pytest.approx(now_s, abs=0.01)
+
+
 def test_time_does_not_run_backwards_when_the_clock_does() -> None:
     world = VirtualWorld()
     world.clock.now_s = 100.0
