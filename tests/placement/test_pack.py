@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from building import Scene, grants, job, speed
-from fairlead.model.allocation import Spot
+from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.placement.pack import pack
+from fairlead.placement.pool import Pool
 from fairlead.rates.profile import ModelFacts, Profile
 
 
@@ -118,3 +119,12 @@ def test_a_job_that_holds_mixed_types_and_is_granted_the_same_stays() -> None:
     scene = Scene([job("a", 3, relaxed=True)], "v100:4,k80:4", held={"a": ((0, 2), (1, 1))})
 
     assert pack(scene.view(), grants([[2, 1]]), np.array([False])) == {}
+
+
+def test_a_spot_on_fewer_nodes_is_taken_and_one_on_as_many_is_not() -> None:
+    pool = Pool(build_cluster([NodeGroup(3, "v100", 1)]), np.ones(3, dtype=np.int64))
+
+    assert pool.place_on_fewer(0, 2, 2) == NOWHERE
+    assert pool.free == [1, 1, 1]
+    assert pool.place_on_fewer(0, 2, 3) == ((0, 1), (1, 1))
+    assert pool.free == [0, 0, 1]

@@ -102,6 +102,25 @@ def test_a_tenant_at_its_limit_waits_for_its_quota() -> None:
     assert outcome(state, "a1") == ("Quota", 3, 1, 1)
 
 
+def test_quota_has_what_the_tenant_holds_before_what_it_may_hold() -> None:
+    state = Scene([job("a0", 2, tenant="a"), job("a1", 2, tenant="a")], "v100:8").state()
+    state.fold(TenantSet(0.0, "a", 1.0, (Quota("v100", 3, borrowing_limit=0),)))
+
+    decided(state)
+
+    assert outcome(state, "a1") == ("Quota", 6, 2, 3)
+
+
+def test_a_job_that_its_quota_kept_from_starting_has_that_reason_although_another_took_the_gpu() -> None:
+    state = Scene([job("a0", tenant="a"), job("a1", tenant="a"), job("b", tenant="b")], "v100:2").state()
+    state.fold(TenantSet(0.0, "a", 1.0, (Quota("v100", 1, borrowing_limit=0),)))
+
+    decision, _ = decided(state)
+
+    assert decision.start.tolist() == [0, 2]
+    assert outcome(state, "a1")[:2] == ("Quota", 0)
+
+
 def test_jobs_that_started_recently_keep_what_an_earlier_one_needs() -> None:
     state = Scene([job("a", 2), job("b", 2)], "v100:2", held={"b": ((0, 2),)}, now_s=360.0).state()
 
@@ -117,6 +136,14 @@ def test_nodes_that_are_down_could_have_held_it() -> None:
     decided(state)
 
     assert outcome(state, "a") == ("NodeDown", 4, 8, 4)
+
+
+def test_a_job_that_the_nodes_which_are_up_could_just_hold_does_not_wait_for_the_others() -> None:
+    state = Scene([job("a", 2), job("b", 4)], "v100:8", down=[1]).state()
+
+    decided(state)
+
+    assert outcome(state, "b") == ("Order", 2, 1, 2)
 
 
 def test_a_policy_may_report_which_jobs_it_considered() -> None:
@@ -184,6 +211,25 @@ def test_a_pre_empted_job_has_its_successor_and_the_decision_what_it_gained() ->
     _, why = decided(Scene([job("a"), job("b")], "v100:1", held={"a": ((0, 1),)}, now_s=360.0).state(), B_INSTEAD)
     assert why.successors == {0: (1,)}
     assert why.gain == 0.0
+
+
+def test_a_job_that_moves_has_no_successors() -> None:
+    state = Scene([job("a", model="fast")], "v100:1,k80:1", held={"a": ((1, 1),)}, now_s=360.0).state()
+
+    decision, why = decided(state)
+
+    assert (decision.stop.tolist(), decision.spots) == ([0], (((0, 1),),))
+    assert why.successors == {}
+
+
+def test_terms_of_the_policy_are_dropped_with_the_reason_that_they_belong_to() -> None:
+    state = Scene([job("a", 4, samples=1e6), job("b", 4, samples=1e6)], "v100:4").state()
+    decided(state, HOPS)
+    assert 1 in state.terms
+
+    state.fold(Held(1.0, np.array([1]), np.array([0.0])))
+
+    assert 1 not in state.terms
 
 
 def test_hops_adds_its_latency_ratio() -> None:

@@ -83,6 +83,14 @@ def test_a_spread_job_is_not_moved_together_before_min_run_is_over() -> None:
     assert not decision.stop.size
 
 
+def test_a_spread_job_is_moved_together_at_the_instant_at_which_min_run_is_over() -> None:
+    spread = Scene([job("a", 2, model="m")], BIG_AND_TWO_SMALL, SPREAD_HURTS, held={"a": ((1, 1), (2, 1))}, now_s=360)
+
+    decision, _ = decide(spread.view(), ROUND_POLICIES["fifo"], Memory(), rules=Rules(min_run_s=360.0))
+
+    assert decision.spots == (((0, 2),),)
+
+
 def test_a_move_that_min_run_held_back_is_made_when_it_is_over(tmp_path: Path) -> None:
     """The first job frees the V100 in its first round; nothing else happens afterwards."""
     jobs = [job("a-short", samples=100.0, model="fast"), job("b-long", samples=100_000.0, model="fast")]
