@@ -55,6 +55,18 @@ def test_a_job_that_is_gathered_or_stopped_is_as_fast_as_it_can_be_again(spot: S
     assert look(state, FIFO, 360.0).rate[0, 0] == 4.0
 
 
+def test_a_job_that_is_gathered_is_like_others_again() -> None:
+    state = scene({"a": ((0, 1), (1, 1))}).state()
+    first = look(state, FIFO, 360.0)
+    assert first.alike[0] != first.alike[1]
+
+    one = np.array([0])
+    state.fold(Decision(state.now_s, Cause.ROUND, one, one, (((0, 2),),), state.now_s, ""))
+
+    gathered = look(state, FIFO, 360.0)
+    assert gathered.alike[0] == gathered.alike[1]
+
+
 def test_a_snapshot_knows_which_jobs_are_spread() -> None:
     world = scene({"a": ((0, 1), (1, 1))})
     state = world.state()

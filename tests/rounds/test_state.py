@@ -18,6 +18,7 @@ from fairlead.model.events import (
     NodeDown,
     NodeUp,
     Progress,
+    Refused,
     Released,
     Started,
     TenantSet,
@@ -55,6 +56,22 @@ def test_service_is_counted_in_gpu_seconds_over_all_runs() -> None:
 
     assert state.attained_at(ONE, 55.0).tolist() == [60.0]
     assert state.ran_at(ONE, 55.0).tolist() == [15.0]
+
+
+def test_a_job_migrates_only_from_a_spot_on_which_it_ran() -> None:
+    state = Scene([job("a")], "v100:8").state()
+    state.fold(Decision(0.0, Cause.ROUND, ONE[:0], ONE, (((0, 1),),), math.inf, ""))
+    state.fold(Refused(1.0, ONE, "no room"))
+    start(state, "a", ((1, 1),), 2.0)
+    assert state.migrations[0] == 0
+
+    stop(state, "a", 10.0, 10.0)
+    start(state, "a", ((1, 1),), 20.0)
+    assert state.migrations[0] == 0
+
+    stop(state, "a", 30.0, 20.0)
+    start(state, "a", ((0, 1),), 40.0)
+    assert state.migrations[0] == 1
 
 
 def test_a_node_that_is_down_counts_no_capacity_until_it_is_back() -> None:
