@@ -37,5 +37,6 @@ def replay(
         )
     if policy is None and result.same != result.decisions:
         raise FairleadError(
-            "the journal's own policy decided otherwise; was it written by another version of Fairlead?"
+            "the journal's own policy decided otherwise; was it written by another version of Fairlead, or was the service "
+            "restarted with another --round or --min-run?"
         )

@@ -81,7 +81,7 @@ def simulate(
     if cluster is None or trace is None or policy is None:
         options = {"--cluster": cluster, "--trace": trace, "--policy": policy}
         missing = ", ".join(option for option, value in options.items() if value is None)
-        raise InputError(f"{missing}: missing; a simulation needs all three, or --from")
+        raise InputError(f"{missing}: missing; a simulation needs --cluster, --trace and --policy, or --from")
     from fairlead.studies.policy_lab.plugins import load_policy
     from fairlead.studies.runs import simulate as study
     from fairlead.traces.clusters import read_cluster
