@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from building import ROUND_POLICIES, Scene, job
+from building import ROUND_POLICIES, Scene, job, speed
 from fairlead.model.allocation import NOWHERE, Answer, Level, Placement, Shares, Spot
 from fairlead.model.decision import Cause
 from fairlead.model.errors import InputError
@@ -23,6 +23,7 @@ from fairlead.model.quotas import Quota
 from fairlead.model.view import View
 from fairlead.policies import find_round_policy
 from fairlead.policies.policy import Policy
+from fairlead.rates.profile import Profile
 from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
@@ -255,3 +256,13 @@ def test_under_every_policy_a_tenant_that_wants_its_own_has_it_after_a_round(
 
     for u in "abc":
         assert count[f"{u} v100"] >= min(own[u], owners.count(u))
+
+
+def test_a_job_that_does_not_run_spread_is_not_spread_by_the_refill() -> None:
+    """Each node has one GPU left. The quota of a tenant without jobs is enough for the refill to look."""
+    whole = replace(speed("whole", "v100", 0.0), gpus=2, nodes=2)
+    speeds = Profile("made up", (speed("whole", "v100", 1.0), whole, speed("even", "v100", 1.0)))
+    waiting = [job("a", 3), job("b", 3), job("c", 2, model="whole")]
+    scene = Scene(waiting, "v100:8", speeds, held={"a": ((0, 3),), "b": ((1, 3),)})
+
+    assert who_runs(after(scene, {"other": (Quota("v100", 0),)})) == {"a", "b"}

@@ -10,7 +10,7 @@ import pytest
 from building import Scene, job, speed
 from fairlead.model.allocation import NOWHERE, Answer, Grants, Level, Placement, Shares
 from fairlead.model.decision import Cause, Decision, Why
-from fairlead.model.events import Held, NodeAdded, NodeRemoved, Released, TenantSet
+from fairlead.model.events import Cancelled, Held, NodeAdded, NodeRemoved, Released, TenantSet
 from fairlead.model.outcomes import REASON_OF_CODE, Reason, Terms
 from fairlead.model.quotas import Quota
 from fairlead.model.view import View
@@ -271,3 +271,29 @@ def test_a_snapshot_keeps_why_jobs_wait() -> None:
 def test_codes_are_words_that_can_be_read_back() -> None:
     assert {reason.code: reason for reason in Reason} == REASON_OF_CODE
     assert [Reason.MIN_RUN.code, Reason.NEVER_FITS.code] == ["MinRun", "NeverFits"]
+
+
+def test_terms_of_an_earlier_policy_and_of_jobs_that_are_over_are_forgotten() -> None:
+    state = Scene([job("a", 4, samples=1e6), job("b", 4, samples=1e6)], "v100:4").state()
+    decided(state, HOPS)
+    assert 1 in state.terms
+    state.pass_time(360.0)
+
+    state.fold(TenantSet(360.0, state.specs[1].tenant, 1.0, (Quota("v100", 0, borrowing_limit=0),)))
+    decided(state)
+    assert not state.terms
+
+    decided(state, HOPS)
+    state.fold(Cancelled(360.0, np.array([1])))
+    assert not state.terms
+    assert reason_sentence(state, 1) is None
+
+
+def test_a_quota_of_others_does_not_explain_a_job_that_needs_several_types() -> None:
+    mixed = job("m", 6, relaxed=True, tenant="x")
+    state = Scene([job("a", 4, tenant="x"), mixed], "v100:4,k80:4", held={"a": ((0, 4),)}, now_s=360.0).state()
+    state.fold(TenantSet(360.0, "y", 1.0, (Quota("v100", 0),)))
+
+    decided(state)
+
+    assert outcome(state, "m")[0] == "Order"

@@ -55,6 +55,8 @@ def sentence(reason: Reason, wanted: int, free: int, a: float, b: float, since_s
             return f"{counted(free, 'GPU')} of a type are free, and no node has more than {a:g} of the {gpus} wanted"
         case Reason.SHARE:
             return f"its owner holds {counted(round(b), 'GPU')} for a share of {a:.3g}; its turn will come"
+        case Reason.ORDER if free >= wanted:
+            return f"the policy gave it none of the {free} GPUs that are free"
         case Reason.ORDER:
             return f"{counted(round(a), 'job')} that the policy serves first hold {b:g} of the GPUs it could use"
         case Reason.QUOTA:

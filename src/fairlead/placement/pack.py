@@ -12,7 +12,7 @@ from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
 from fairlead.placement.moves import jobs_that_mix, pays
-from fairlead.placement.pool import Pool
+from fairlead.placement.pool import Pool, free_after
 
 
 class Placer(Protocol):
@@ -71,9 +71,7 @@ def _place(view: View, grants: Grants, pinned: BoolArray, choose: _Choose, *, ga
     if not leaving and not spread and np.count_nonzero(stays) == len(stays):
         return {}
     changed: dict[int, Spot] = dict.fromkeys(leaving, NOWHERE)
-    pool = Pool(view.cluster, view.node_free)
-    for j in leaving:
-        pool.give_back(view.spots[j])
+    pool = Pool(view.cluster, free_after(view.node_free, given_back=[view.spots[j] for j in leaving]))
     for gpus, j, t in _in_order(view, grants, ~stays):
         spot = choose(pool, t, gpus, view.last_spot(j))
         if not spot:

@@ -146,9 +146,11 @@ def fill_nodes(nodes: Sequence[int], free: IntArray, gpus: int) -> Spot:
 
 def free_after(free: IntArray, taken: Iterable[Spot] = (), given_back: Iterable[Spot] = ()) -> IntArray:
     """n  Free GPUs after some spots are taken and others are returned."""
-    left = free.copy()
-    for sign, spots in ((-1, taken), (1, given_back)):
-        for spot in spots:
-            for node, gpus in spot:
-                left[node] += sign * gpus
-    return left
+    left: list[int] = free.tolist()  # single numbers of an array are slow to change
+    for spot in taken:
+        for node, gpus in spot:
+            left[node] -= gpus
+    for spot in given_back:
+        for node, gpus in spot:
+            left[node] += gpus
+    return np.array(left, dtype=np.int64)

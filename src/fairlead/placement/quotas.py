@@ -143,8 +143,16 @@ class _QuotaRoom:
         if self._view.cluster.gpus_by_type(here) == {t: width} and self.has(j, here):
             self.take(j, here)
         elif self._may(j, t, width):
-            self._count(j, self._pool.place(t, width))
+            self._count(j, self._place_where_it_runs(j, t, width))
         return j in self.placed
+
+    def _place_where_it_runs(self, j: int, t: int, width: int) -> Spot:
+        """Like a placer: a spot over several nodes on which the job does not run is no spot."""
+        spot = self._pool.place(t, width)
+        if len(spot) > 1 and not self._view.rate_on(j, spot):
+            self._pool.give_back(spot)
+            return NOWHERE
+        return spot
 
     def place(self, j: int) -> None:
         """Place the job on its current spot if that is free, else on its fastest type with room."""

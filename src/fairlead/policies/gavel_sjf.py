@@ -18,9 +18,10 @@ ITERATIONS = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SJFMemory:
-    """The last problem and its shares, which are reused while the order and the capacity stay the same."""
+    """The last problem and its shares, which are reused while the order, the rates and the capacity stay the same."""
 
     order: IntArray  # keys of jobs, the shortest first
+    rate: FloatArray  # j,t
     capacity: IntArray  # t
     shares: Shares
 
@@ -44,10 +45,11 @@ def gavel_sjf(view: View, memory: SJFMemory | None) -> tuple[Shares, SJFMemory]:
     if (
         memory is not None
         and np.array_equal(order, memory.order)
+        and np.array_equal(view.rate, memory.rate)
         and np.array_equal(view.capacity, memory.capacity)
         and np.array_equal(view.job, memory.shares.owner_key)
     ):
-        return memory.shares, SJFMemory(order, view.capacity, memory.shares)
+        return memory.shares, SJFMemory(order, view.rate, view.capacity, memory.shares)
     value = np.empty(view.jobs)  # j  n - k
     value[first] = np.arange(view.jobs, 0, -1)
     gpus = _solve(view, value[:, None] * view.rate / fastest[:, None])
@@ -58,7 +60,7 @@ def gavel_sjf(view: View, memory: SJFMemory | None) -> tuple[Shares, SJFMemory]:
         # The order changes while jobs run.
         answer=Answer(holds_until_s=view.now_s, solver="equal shares" if gpus is None else "optimal"),
     )
-    return shares, SJFMemory(order, view.capacity, shares)
+    return shares, SJFMemory(order, view.rate, view.capacity, shares)
 
 
 def _solve(view: View, gain: FloatArray) -> FloatArray | None:

@@ -45,7 +45,8 @@ def occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float)
         note_spread(state, jobs.tolist())
     state.busy_gpus += sum(totals)
     state.since_s[jobs] = time_s
-    set_reason(state, jobs, Reason.UNDECIDED, time_s)
+    if state.reason[jobs].any():
+        set_reason(state, jobs, Reason.UNDECIDED, time_s)
     state.running += len(jobs)
     state.nodes.take(spots)
 
@@ -67,4 +68,5 @@ def release(state: State, jobs: IntArray, time_s: float) -> None:
     state.nodes.give_back([state.spots[j] for j in leaving])
     for j in leaving:
         state.spots[j] = NOWHERE
-        forget_spread(state, j)
+        if state.spread_rate:
+            forget_spread(state, j)

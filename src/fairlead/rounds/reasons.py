@@ -133,7 +133,7 @@ def _reasons(draft: Draft, after: _After) -> IntArray:
     if np.count_nonzero(after.fits):
         reason[after.fits & _fragmented(draft, after)] = Reason.FRAGMENTED
         if view.quotas is not None:
-            reason[after.fits & ~_Held(draft, after).allowed] = Reason.QUOTA
+            reason[after.fits & ~_TenantHoldings(draft, after).allowed] = Reason.QUOTA
     if draft.denied:
         reason[np.isin(after.rows, list(draft.denied))] = Reason.QUOTA
     if np.count_nonzero(view.capacity != view.cluster.capacity):
@@ -177,10 +177,11 @@ def _fragmented(draft: Draft, after: _After) -> BoolArray:
     """r  The policy granted GPUs that no spot could hold, or one node could hold the job but none has room."""
     one_node = after.most(draft.view.cluster.largest_node) >= after.width
     no_room = after.most(_most_on_one_node(draft, after)) < after.width
-    return np.asarray(_granted(draft)[after.rows] | (one_node & no_room))
+    no_spot = _granted(draft)[after.rows] & ~draft.pinned.any()  # beside pinned jobs it may have been wanted elsewhere
+    return np.asarray(no_spot | (one_node & no_room))
 
 
-class _Held:
+class _TenantHoldings:
     """What tenants hold after the decision (u,t), what each may hold (u,t), and which jobs (r) are within that."""
 
     def __init__(self, draft: Draft, after: _After) -> None:
@@ -197,7 +198,9 @@ class _Held:
         )
         u = view.tenant[after.rows]
         room = np.minimum(self.may[u] - self.held[u], after.free)  # r,t
-        self.allowed: BoolArray = np.asarray((after.runs & (room >= after.width[:, None])).any(axis=1))
+        one_type = (after.runs & (room >= after.width[:, None])).any(axis=1)
+        together = np.where(after.runs, room, 0).sum(axis=1) >= after.width
+        self.allowed: BoolArray = np.where(after.mixes, together, one_type)
 
 
 def _with_numbers(draft: Draft, after: _After, reason: IntArray) -> Outcomes:
@@ -251,7 +254,7 @@ def _fragments(draft: Draft, after: _After) -> _Numbers:
 
 def _quota(draft: Draft, after: _After) -> _Numbers:
     """GPUs held and allowed, for the type with the most free GPUs on which the job runs."""
-    of_tenants = _Held(draft, after)
+    of_tenants = _TenantHoldings(draft, after)
     u, t = draft.view.tenant[after.rows], np.where(after.runs, after.free, -1).argmax(axis=1)
     return of_tenants.held[u, t], of_tenants.may[u, t]
 

@@ -49,7 +49,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
         if isinstance(record, Decision):
             state.pass_time(record.time_s)
             view = look(state, policy, settings.round_s)
-            _, memory = decide(view, policy, carried.memory, record.cause, settings.rules)
+            _, memory = decide(view, policy, carried.memory, record.cause, settings.rules, explain=False)
             carried = replace(carried, memory=memory)
         state.fold(record)
         if isinstance(record, PolicySet):

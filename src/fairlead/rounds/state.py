@@ -354,6 +354,8 @@ class State:
         self._leave_queue(jobs)
 
     def _leave_queue(self, jobs: IntArray) -> None:
+        if self.reason[jobs].any():
+            set_reason(self, jobs, Reason.UNDECIDED, self.now_s)
         self.crowd_out[jobs] = self.crowd_s
         self.active -= len(jobs)
         self.queue.leave(jobs)

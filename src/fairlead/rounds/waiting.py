@@ -20,7 +20,9 @@ def note_outcomes(state: State, outcomes: Outcomes, time_s: float) -> None:
     state.reason_free[jobs] = outcomes.free
     state.reason_a[jobs] = outcomes.a
     state.reason_b[jobs] = outcomes.b
-    if outcomes.terms is not None:
+    if outcomes.terms is None:
+        _forget_terms(state, jobs)
+    else:
         rows = (dict(zip(outcomes.labels, row, strict=True)) for row in outcomes.terms.tolist())
         state.terms.update(zip(jobs.tolist(), rows, strict=True))
 
@@ -31,9 +33,12 @@ def set_reason(state: State, jobs: IntArray, reason: Reason, time_s: float) -> N
     state.reason_s[jobs] = time_s
     state.reason_free[jobs] = 0
     state.reason_a[jobs] = state.reason_b[jobs] = 0.0
-    if state.terms:
-        for j in jobs.tolist():
-            state.terms.pop(j, None)
+    _forget_terms(state, jobs)
+
+
+def _forget_terms(state: State, jobs: IntArray) -> None:
+    for j in jobs.tolist() if state.terms else ():
+        state.terms.pop(j, None)
 
 
 def reason_sentence(state: State, j: int) -> str | None:

@@ -12,7 +12,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.random import stream
 from fairlead.rates.estimator import Estimator, allowed_rates
-from fairlead.rates.spot import spot_rate
+from fairlead.rates.spot import GangRate, spot_rate
 from fairlead.rates.three_layer import Learns
 
 
@@ -59,6 +59,7 @@ class Truth:
         self.world = world
         self.rates = rates
         self._learnt = learnt
+        self._gang: dict[str, GangRate] = {}  # by model
         self.factor = _factors(world, len(cluster.nodes))  # n
         self.total = [_samples(spec, rates) for spec in jobs]  # j  samples
         self.restart_s = [rates.restart_s(spec.model) for spec in jobs]  # j
@@ -68,7 +69,10 @@ class Truth:
         model = self.jobs[j].model
         if self._learnt is not None:
             return self._learnt.predict(j, model, spot)
-        return spot_rate(partial(self.rates.at, model), spot, self.cluster.type_of, self.factor)
+        gang = self._gang.get(model)
+        if gang is None:
+            gang = self._gang[model] = partial(self.rates.at, model)
+        return spot_rate(gang, spot, self.cluster.type_of, self.factor)
 
     def add_node(self, name: str, group: NodeGroup) -> None:
         self._change_to(with_node(self.cluster, name, group))
@@ -85,6 +89,7 @@ class Truth:
     def _change_to(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.rates = self.rates.for_cluster(cluster)
+        self._gang = {}
 
     def runs_nowhere(self, j: int) -> bool:
         """Whether the present cluster has no GPUs for the job."""

@@ -31,8 +31,9 @@ from fairlead.studies.journals.folding import open_state
 # A start folds at most about this many records after its snapshot.
 SNAPSHOT_EVERY = 20_000
 SNAPSHOTS_KEPT = 2
+UNDECIDED = "Undecided: the next decision will consider it"
 NO_REASON = ""  # replaces one that no longer applies
-_NEWS = (ev.Started, ev.Stopped, ev.Held)  # after these an earlier refusal no longer applies
+_NEWS = (ev.Started, ev.Stopped, ev.Held, ev.Released)  # after these an earlier refusal no longer applies
 
 
 class Log:
@@ -100,9 +101,11 @@ class Log:
         for j in _jobs_of(record, self.state.jobs):
             self._touched.setdefault(j, None)
         if isinstance(record, (ev.NodeAdded, ev.NodeRemoved)):  # which jobs can run at all may have changed
-            self._touched.update((j, self._touched.get(j)) for j in self.state.active_jobs.tolist())
+            self._touched.update((j, self._touched.get(j) or NO_REASON) for j in self.state.active_jobs.tolist())
         if isinstance(record, (ev.Failed, ev.Refused)):
             self._touched.update(dict.fromkeys(record.jobs.tolist(), record.reason))
+        elif isinstance(record, ev.Arrived):
+            self._touched[self.state.jobs] = UNDECIDED
         elif isinstance(record, _NEWS):
             self._touched.update(dict.fromkeys(record.jobs.tolist(), NO_REASON))
 
