@@ -52,7 +52,9 @@ def test_order_names_the_jobs_that_go_first_and_their_gpus() -> None:
 
     assert why.outcomes.wanted.tolist() == [2]
     assert outcome(state, "c") == ("Order", 1, 2, 3)
-    assert reason_sentence(state, 2) == "Order: 2 jobs that the policy serves first hold 3 of the GPUs it could use"
+    assert (
+        reason_sentence(state, 2) == "Order: the policy serves other jobs first, which hold 3 of the GPUs it could use"
+    )
 
 
 def test_share_has_what_the_owner_is_promised_and_holds() -> None:

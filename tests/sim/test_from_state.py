@@ -14,7 +14,7 @@ import pytest
 from building import ROUND_POLICIES, THREE, Scene, job, start
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.decision import Decision
-from fairlead.model.events import Arrived, Event, Finished, Lost, NodeDown, NodeUp, Stopped
+from fairlead.model.events import Arrived, Cancelled, Event, Finished, Lost, NodeDown, NodeUp, Stopped
 from fairlead.policies import as_round_policy, find_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
@@ -202,6 +202,15 @@ def test_a_job_past_its_length_ends_now_and_one_on_a_node_that_is_down_is_lost()
     assert ended["over"] == 50.0
     assert ended["lost"] == 60.0 + 1000.0  # it starts again from the beginning, because it had no checkpoint
     assert [type(record) for record in tape.records[:2]] == [Lost, Finished]
+
+
+def test_the_length_of_a_job_that_is_over_need_not_be_known() -> None:
+    state = Scene([replace(job("a"), steps=None), job("b", samples=100.0)], "v100:2x1", now_s=50.0).state()
+    state.fold(Cancelled(50.0, np.array([0])))
+
+    result = simulate_from(state, find_round_policy("fifo"), Settings(60.0))
+
+    assert result.state.end_s[1] == 60.0 + 100.0
 
 
 def test_learnt_rates_are_the_truth_if_no_other_truth_is_stated() -> None:

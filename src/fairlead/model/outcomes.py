@@ -54,11 +54,11 @@ def sentence(reason: Reason, wanted: int, free: int, a: float, b: float, since_s
         case Reason.FRAGMENTED:
             return f"{counted(free, 'GPU')} of a type are free, and no node has more than {a:g} of the {gpus} wanted"
         case Reason.SHARE:
-            return f"its owner holds {counted(round(b), 'GPU')} for a share of {a:.3g}; its turn will come"
+            return f"the share that it draws on is {a:.3g} GPUs, of which {b:g} are held now; its turn will come"
         case Reason.ORDER if free >= wanted:
             return f"the policy gave it none of the {free} GPUs that are free"
         case Reason.ORDER:
-            return f"{counted(round(a), 'job')} that the policy serves first hold {b:g} of the GPUs it could use"
+            return f"the policy serves other jobs first, which hold {b:g} of the GPUs it could use"
         case Reason.QUOTA:
             return f"its tenant holds {a:g} of the {b:g} GPUs of the type that it may hold"
         case Reason.HELD:

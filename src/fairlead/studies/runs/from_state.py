@@ -124,7 +124,9 @@ def _known(state: State, lengths: Lengths | None) -> list[JobSpec]:
     jobs = list(state.specs)
     for j, spec in enumerate(jobs):
         if Phase(int(state.phase[j])) not in _UNFINISHED:
-            jobs[j] = spec if spec.steps is not None else replace(spec, steps=0.0)  # it never runs again
+            jobs[j] = (
+                spec if spec.steps is not None else replace(spec, steps=1.0)
+            )  # it never runs again, so any length will do
     unfinished = state.active_jobs
     for j, samples in zip(unfinished.tolist(), state.done_at(unfinished, state.now_s).tolist(), strict=True):
         done = samples / state.estimator.samples_per_step(jobs[j].model, jobs[j].gpus)
