@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from building import profile, speed
+from building import job, profile, speed
 from fairlead.model.cluster import NodeGroup, build_cluster, parse_short_form
-from fairlead.rates.estimator import TableEstimator, relative_speed
+from fairlead.rates.estimator import TableEstimator, allowed_rates, mixable_types, relative_speed, runs_somewhere
 from fairlead.rates.profile import ModelFacts, Profile
 
 V_K = profile({"m": {"v100": 4.0, "k80": 1.0}}, {"m": ModelFacts(memory_gib=14.0, spread=0.5, restart_s=30.0)})
@@ -74,3 +74,24 @@ def test_rows_over_several_nodes_are_used_where_a_gang_needs_them() -> None:
     rows = (speed("m", "v100", 1.0, gpus=4), speed("m", "v100", 0.25, gpus=4, nodes=2))
 
     assert TableEstimator(Profile("x", rows), parse_short_form("v100:4x2")).best("m", 4).tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "relaxed", "types", "runs"),
+    [
+        (4, False, (), True),
+        (6, False, (), False),
+        (6, True, (), True),
+        (8, True, (), True),
+        (9, True, (), False),  # all mixable types together have too few
+        (6, True, ("v100",), False),
+    ],
+)
+def test_a_job_runs_on_one_type_or_on_a_mix_that_has_enough_gpus_together(
+    gpus: int, relaxed: bool, types: tuple[str, ...], runs: bool
+) -> None:
+    cluster = parse_short_form("v100:4,k80:4")
+    estimator = TableEstimator(profile({"m": {"v100": 4.0, "k80": 1.0}}), cluster)
+    spec = job("a", gpus, model="m", relaxed=relaxed, types=types)
+
+    assert runs_somewhere(allowed_rates(spec, cluster, estimator), mixable_types(spec, cluster, estimator)) is runs

@@ -51,13 +51,19 @@ def allowed_rates(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> Floa
 def mixable_types(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> BoolArray:
     """t  types whose GPUs may be part of a grant that mixes types: allowed, with enough memory, and measured.
 
-    Such a grant is on several nodes, and a type may have fewer GPUs than the job needs in total.
+    Such a grant is on several nodes, and a type may have fewer GPUs than the job needs in total. No type is mixable if
+    all of them together have too few.
     """
     mixable = np.zeros(len(cluster.types), dtype=np.bool_)
     if spec.relaxed and spec.gpus > 1:
         for t in allowed_types(spec, cluster):
             mixable[t] = cluster.capacity[t] > 0 and estimator.at(spec.model, t, spec.gpus, 2) > 0
-    return mixable
+    return mixable & (mixable @ cluster.capacity >= spec.gpus)
+
+
+def runs_somewhere(rates: FloatArray, mixable: BoolArray) -> bool:
+    """Whether one type (`rates`, t) or a mix of types (`mixable`, t) can run a job, if the whole cluster is free."""
+    return bool(rates.any() or mixable.any())
 
 
 class TableEstimator:

@@ -38,6 +38,8 @@ def _own(name: str, value: Any) -> Any:
         array = value.copy()
         array.flags.writeable = value.flags.writeable
         return array
+    if isinstance(value, set):
+        return set(value)
     if isinstance(value, list):
         return [_own(name, item) for item in value] if _has_arrays(value) else list(value)
     if isinstance(value, dict):

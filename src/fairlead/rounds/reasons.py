@@ -138,8 +138,6 @@ def _reasons(draft: Draft, after: _After) -> IntArray:
         reason[np.isin(after.rows, list(draft.denied))] = Reason.QUOTA
     if np.count_nonzero(view.capacity != view.cluster.capacity):
         reason[after.best(view.capacity) < after.width] = Reason.NODE_DOWN
-    if after.mixes.any():  # all types that it may mix have too few GPUs together
-        reason[after.best(view.cluster.capacity) < after.width] = Reason.NEVER_FITS
     return reason
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lifecycle import ENDED, Phase
 from fairlead.model.outcomes import Reason
-from fairlead.rates.estimator import allowed_rates, mixable_types
+from fairlead.rates.estimator import allowed_rates, mixable_types, runs_somewhere
 from fairlead.rates.spot import spot_rate
 from fairlead.rates.three_layer import Learns
 from fairlead.rounds.waiting import set_reason
@@ -31,12 +31,25 @@ def label_rates(state: State, j: int) -> None:
     mixable = mixable_types(spec, state.cluster, state.estimator)
     state.alike[j] = state.labels.alike(spec, rates)
     state.mixable_row[j] = state.labels.mixable(mixable)
-    runs = bool(rates.any() or mixable.any())
-    state.some_run_nowhere |= not runs
-    if not runs and state.phase[j] == Phase.WAITING and state.reason[j] != Reason.NEVER_FITS:
-        set_reason(state, np.array([j]), Reason.NEVER_FITS, state.now_s)
-    elif runs and state.reason[j] == Reason.NEVER_FITS:
+    if state.phase[j] in ENDED:
+        return
+    if not runs_somewhere(rates, mixable):
+        state.run_nowhere.add(j)
+        note_never_fits(state, np.array([j]))
+        return
+    state.run_nowhere.discard(j)
+    if state.reason[j] == Reason.NEVER_FITS:
         set_reason(state, np.array([j]), Reason.UNDECIDED, state.now_s)
+
+
+def note_never_fits(state: State, jobs: IntArray) -> None:
+    """Set the reason of those of these jobs that wait and run nowhere. No decision sets it: such jobs are hidden."""
+    if not state.run_nowhere:
+        return
+    nowhere = np.array([j for j in jobs.tolist() if j in state.run_nowhere], dtype=np.int64)
+    news = (state.phase[nowhere] == Phase.WAITING) & (state.reason[nowhere] != Reason.NEVER_FITS)
+    if news.any():
+        set_reason(state, nowhere[news], Reason.NEVER_FITS, state.now_s)
 
 
 def draw_up_again(state: State) -> None:
@@ -49,7 +62,6 @@ def draw_up_again(state: State) -> None:
     state.served = {j: _widened(row, types) for j, row in state.served.items()}
     state.labels.forget_cluster()
     state.queue.fixed = {}
-    state.some_run_nowhere = False
     for j in range(state.jobs):
         if state.phase[j] in ENDED:
             label_rates(state, j)

@@ -29,7 +29,7 @@ from fairlead.rounds.labels import Labels
 from fairlead.rounds.nodes import NodeEvent, Nodes
 from fairlead.rounds.queue import Queue
 from fairlead.rounds.serving import leave_served, serve
-from fairlead.rounds.speeds import draw_up_again, draw_up_rates, label_rates, note_spread
+from fairlead.rounds.speeds import draw_up_again, draw_up_rates, label_rates, note_never_fits, note_spread
 from fairlead.rounds.waiting import note_outcomes, set_reason
 
 
@@ -101,7 +101,7 @@ class State:
         self.queue = Queue()
         self.terms: dict[int, dict[str, float]] = {}  # waiting job -> the policy's own numbers about it
         self.spread_rate: dict[int, float] = {}  # job -> samples/s on its spot, if lower than on the fewest nodes
-        self.some_run_nowhere = False  # an active job may have no node that can run it
+        self.run_nowhere: set[int] = set()  # jobs that have not ended and that no node or mix of nodes can run
 
         # Integrals over time since the first arrival.
         self.first_arrival_s = math.inf
@@ -153,10 +153,10 @@ class State:
         A job whose hardware has left the cluster is hidden from policies until such hardware joins.
         """
         jobs = self.active_jobs
-        if not self.some_run_nowhere:
+        hidden = [j for j in self.run_nowhere if self.phase[j] != Phase.HELD and not self.held_gpus[j]]
+        if not hidden:
             return jobs, self.queue.fixed
-        runs = self.best_rate.take(jobs, axis=0).any(axis=1) | self.mixable_at(jobs, self.now_s).any(axis=1)
-        return jobs[runs | (self.held_gpus.take(jobs) > 0)], {}
+        return jobs[~np.isin(jobs, hidden)], {}
 
     def someone_could_start(self) -> bool:
         """Whether a job waits and a GPU is free."""
@@ -274,15 +274,18 @@ class State:
     def _stopped(self, event: ev.Stopped) -> None:
         self.step(event.jobs, Step.STOPPED)
         self.report(event.jobs, event.samples, 0.0, event.time_s)
+        note_never_fits(self, event.jobs)
 
     def _lost(self, event: ev.Lost) -> None:
         self.step(event.jobs, Step.LOST)
         self.report(event.jobs, event.samples, 0.0, event.time_s)
         release(self, event.jobs, event.time_s)
+        note_never_fits(self, event.jobs)
 
     def _refused(self, event: ev.Refused) -> None:
         self.step(event.jobs, Step.REFUSED)
         release(self, event.jobs, event.time_s)
+        note_never_fits(self, event.jobs)
 
     def _finished(self, event: ev.Finished) -> None:
         self.step(event.jobs, Step.FINISHED)
@@ -298,6 +301,7 @@ class State:
         held = self.phase[event.jobs] == Phase.HELD
         self.step(event.jobs, Step.CANCEL)
         self.end_s[event.jobs[held]] = event.time_s  # it had left the queue when it was held
+        self.run_nowhere.difference_update(event.jobs[held].tolist())
         self._end(event.jobs[~held], event.time_s)
 
     def _held(self, event: ev.Held) -> None:
@@ -311,6 +315,7 @@ class State:
         """Return jobs to the queue; time on hold counts neither as waiting nor as contention."""
         self.step(event.jobs, Step.RELEASE)
         set_reason(self, event.jobs, Reason.UNDECIDED, event.time_s)
+        note_never_fits(self, event.jobs)
         self.crowd_in[event.jobs] += self.crowd_s - self.crowd_out[event.jobs]
         self.crowd_out[event.jobs] = math.nan
         self.active += len(event.jobs)
@@ -351,6 +356,7 @@ class State:
         release(self, jobs, time_s)
         self.rate[jobs] = 0.0
         self.end_s[jobs] = time_s
+        self.run_nowhere.difference_update(jobs.tolist())
         self._leave_queue(jobs)
 
     def _leave_queue(self, jobs: IntArray) -> None:
