@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fairlead.model.changes import Change, ChangeKind, clusters_over_time
 from fairlead.model.cluster import NodeGroup, parse_short_form
 from fairlead.model.errors import InputError
 from fairlead.policies import find_round_policy
+from fairlead.rounds.state import State
 from fairlead.sim.truth import World
 from fairlead.studies.fairness.journal_audit import audit_journal
 from fairlead.studies.journals.replaying import replay_journal
@@ -186,3 +188,19 @@ def test_a_run_continues_from_a_state_whose_cluster_has_changed(tmp_path: Path, 
     check_journal(later)
     report = replay_journal(later)
     assert report.same == report.decisions > 0
+
+
+LENDS = Change(100.0, ChangeKind.USABLE, "v100-1", usable=2)
+
+
+def test_a_run_ends_though_nodes_fail_if_the_only_job_left_needs_gpus_that_were_lent_away() -> None:
+    decisions = count(1)
+
+    def tick(state: State) -> None:
+        assert next(decisions) < 100, f"at {state.now_s} s the run has not ended"
+
+    made = changing(setup([job("a", 4, 1e5)], world=World(mtbf_s=3600.0, repair_s=600.0)), LENDS)
+    state = simulate(made, tick=tick).state
+
+    assert state.ended == 0
+    assert state.now_s == 360.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from operator import attrgetter
 from pathlib import Path
 
@@ -14,7 +14,8 @@ import pytest
 from building import ROUND_POLICIES, THREE, Scene, job, start
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.decision import Decision
-from fairlead.model.events import Arrived, Cancelled, Event, Finished, Lost, NodeDown, NodeUp, Stopped
+from fairlead.model.events import Arrived, Cancelled, Event, Finished, Lost, NodeDown, NodeUp, NodeUsable, Stopped
+from fairlead.model.lifecycle import Phase
 from fairlead.policies import as_round_policy, find_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
@@ -25,6 +26,7 @@ from fairlead.rounds.replay import carry
 from fairlead.rounds.snapshot import dump
 from fairlead.rounds.state import State
 from fairlead.sim.rounds.faults import Faults
+from fairlead.sim.truth import World
 from fairlead.studies.journals.folding import carried_at, state_at
 from fairlead.studies.policy_lab.policy_worlds import make_world
 from fairlead.studies.runs.from_state import simulate_from
@@ -235,3 +237,36 @@ def test_simulating_from_a_state_does_not_change_it() -> None:
     before = dump(first.state)
     continue_run(made, first.state, Tape(), first.run.carried)
     assert dump(first.state) == before
+
+
+FAULTS = World(mtbf_s=1e7, repair_s=600.0, seed=3)
+MIXING = next(policy for policy in ROUND_POLICIES if policy.name == "plug-in-mixed")
+
+
+def end_of(state: State, policy: Policy) -> Result:
+    """The end of a run with faults; a run that does not end fails."""
+    decisions = count(1)
+
+    def tick(state: State) -> None:
+        assert next(decisions) < 2000, f"at {state.now_s} s the run has not ended"
+
+    return simulate_from(state, policy, Settings(), FAULTS, tick=tick)
+
+
+def test_a_job_that_runs_only_on_a_mix_of_types_waits_for_the_repair_of_a_node() -> None:
+    state = Scene([job("a", 6, 6000.0, relaxed=True)], "v100:4,k80:4", down=[1]).state()
+
+    assert end_of(state, MIXING).state.phase[0] == Phase.FINISHED
+
+
+def test_a_run_ends_though_nodes_fail_if_the_policy_never_starts_the_job_that_is_left() -> None:
+    state = Scene([job("a", 6, 6000.0, relaxed=True)], "v100:4,k80:4", down=[1]).state()
+
+    assert end_of(state, find_round_policy("fifo")).state.phase[0] == Phase.WAITING
+
+
+def test_a_run_from_a_state_ends_if_the_job_that_is_left_needs_gpus_that_others_hold() -> None:
+    state = Scene([job("a", 4, 1e5)], "v100:4").state()
+    state.fold(NodeUsable(1.0, 0, 2))
+
+    assert end_of(state, find_round_policy("fifo")).state.phase[0] == Phase.WAITING

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from fairlead.model.allocation import Spot
 from fairlead.model.cluster import Cluster, NodeGroup, with_node, without_node
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.random import stream
-from fairlead.rates.estimator import Estimator, allowed_rates
+from fairlead.rates.estimator import Estimator, allowed_rates, mixable_types, runs_somewhere
 from fairlead.rates.spot import GangRate, spot_rate
 from fairlead.rates.three_layer import Learns
 
@@ -56,6 +58,7 @@ class Truth:
     ) -> None:
         self.jobs = jobs
         self.cluster = cluster
+        self.usable = cluster.node_gpus.copy()  # n  GPUs that other users do not hold
         self.world = world
         self.rates = rates
         self._learnt = learnt
@@ -76,6 +79,8 @@ class Truth:
 
     def add_node(self, name: str, group: NodeGroup) -> None:
         self._change_to(with_node(self.cluster, name, group))
+        self.usable = np.pad(self.usable, (0, len(self.cluster.nodes) - len(self.usable)))
+        self.usable[self.cluster.nodes.index(name)] = group.gpus
         for new in self.cluster.nodes[len(self.factor) :]:
             low, high = self.world.server_factor
             hidden = (
@@ -85,6 +90,7 @@ class Truth:
 
     def remove_node(self, node: int) -> None:
         self._change_to(without_node(self.cluster, node))
+        self.usable[node] = 0
 
     def _change_to(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -92,8 +98,12 @@ class Truth:
         self._gang = {}
 
     def runs_nowhere(self, j: int) -> bool:
-        """Whether the present cluster has no GPUs for the job."""
-        return not allowed_rates(self.jobs[j], self.cluster, self.rates).any()
+        """Whether the present cluster has too few GPUs for the job, even with all nodes up and no other job."""
+        spec, cluster = self.jobs[j], self.cluster
+        usable = np.bincount(cluster.node_type, self.usable, len(cluster.types))  # t
+        rates = np.where(usable >= spec.gpus, allowed_rates(spec, cluster, self.rates), 0.0)
+        mixable = mixable_types(spec, cluster, self.rates)
+        return not runs_somewhere(rates, mixable & (mixable @ usable >= spec.gpus))
 
     def declared(self) -> list[JobSpec]:
         """The jobs as their owners describe them, with the error in their lengths."""

@@ -31,4 +31,5 @@ class Changes:
         if change.kind is ChangeKind.REMOVE:
             truth.remove_node(node)
             return NodeRemoved(change.time_s, node)
+        truth.usable[node] = change.usable
         return NodeUsable(change.time_s, node, change.usable)

@@ -12,7 +12,7 @@ import numpy as np
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.changes import Change
-from fairlead.model.decision import Decision
+from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import (
     Arrived,
@@ -52,7 +52,8 @@ class SimEngine:
         self._truth = truth
         self._changes = Changes(changes)
         self._down: set[int] = set()
-        self._stranded = 0  # jobs that can never run on the cluster after its last change
+        self._nowhere: set[int] = set()  # jobs that the cluster cannot run after its last change
+        self._is_quiet = False  # the policy leaves the whole cluster empty
         self._now_s = 0.0
         self._declared = truth.declared()
         self._total = list(truth.total)  # j  samples
@@ -92,7 +93,10 @@ class SimEngine:
         engine._down = set(np.flatnonzero(~state.node_up).tolist()) - set(gone)
         engine._done[: state.jobs] = state.done[: state.jobs].tolist()
         engine._ran.update(np.flatnonzero(~np.isnan(state.first_start_s[: state.jobs])).tolist())
-        engine._ended = state.ended + _never_run(state)
+        engine._ended = state.ended
+        truth.usable = state.nodes.usable.copy()
+        unfinished = (*state.active_jobs.tolist(), *range(state.jobs, len(truth.jobs)))
+        engine._nowhere = {j for j in unfinished if truth.runs_nowhere(j)}
         running = _in(state, Phase.RUNNING).tolist()
         for j in running:
             engine._continue(j, state)
@@ -117,7 +121,7 @@ class SimEngine:
         jobs = self._truth.jobs
         while True:
             finish_s = self._next_finish_s()
-            goes_on = self._ended + self._stranded < len(jobs)
+            goes_on = not self._is_quiet and self._ended + self._stranded() < len(jobs)
             fault_s, change_s = (self._faults.next_s, self._changes.next_s) if goes_on else (math.inf, math.inf)
             trial_s = self._next_trial_s()
             arrival_s = self.profiling.ready_s[self._arrived] if self._arrived < len(jobs) else math.inf
@@ -145,6 +149,16 @@ class SimEngine:
         if decision.start.size:
             self._answers.append(self._start_all(decision.start, decision.spots, now_s))
             self._drop_stale()
+        self._is_quiet = self._leaves_all_empty(decision)
+
+    def _leaves_all_empty(self, decision: Decision) -> bool:
+        """Whether a round starts no job on a cluster that is empty and whole, and nothing is planned that could help.
+
+        Without faults a run ends here. With faults it would go on for ever, because nodes only fail and are repaired.
+        """
+        acts = self._running or decision.stop.size or decision.time_s < decision.holds_until_s < math.inf
+        more = self._down or self._changes.next_s < math.inf or self._arrived < len(self._truth.jobs)
+        return decision.cause is Cause.ROUND and not acts and not more
 
     def _start_all(self, jobs: IntArray, spots: Sequence[Spot], now_s: float) -> Started:
         running = [self._start(j, spot, now_s) for j, spot in zip(jobs.tolist(), spots, strict=True)]
@@ -228,6 +242,7 @@ class SimEngine:
         while self._next_finish_s() == self._now_s:
             ending.add(heapq.heappop(self._finishing)[1])
         self._ended += len(ending)
+        self._nowhere -= ending
         for j in ending:
             self._is_over[j] = True
         jobs = np.array(sorted(ending), dtype=np.int64)
@@ -257,10 +272,16 @@ class SimEngine:
                 events += [NodeDown(self._now_s, change.node), *([lost] if lost else ())]
             self._down.discard(change.node)
         if self._changes.next_s == math.inf:
-            self._stranded = sum(
-                self._truth.runs_nowhere(j) for j in range(len(self._truth.jobs)) if not self._is_over[j]
-            )
+            left = (j for j, is_over in enumerate(self._is_over) if not is_over)
+            self._nowhere = {j for j in left if self._truth.runs_nowhere(j)}
         return [*events, change]
+
+    def _stranded(self) -> int:
+        """The number of jobs that will never run; if the world waited for them, faults would never end.
+
+        A job that runs on fewer GPUs than its reference width goes on, even if that width has left the cluster.
+        """
+        return sum(j not in self._running for j in self._nowhere)
 
     def _make_room(self, node: int, gpus: int) -> list[Event]:
         """Lose jobs, the last to start first, until the others hold at most this many GPUs of the node."""
@@ -340,9 +361,3 @@ class SimEngine:
 def _in(state: State, *phases: Phase) -> IntArray:
     """Jobs in one of these phases, by position."""
     return np.flatnonzero(np.isin(state.phase[: state.jobs], phases))
-
-
-def _never_run(state: State) -> int:
-    """The number of waiting jobs that can run nowhere; if the world waited for them, faults would never end."""
-    waiting = _in(state, Phase.WAITING)
-    return int((~state.best_rate[waiting].any(axis=1)).sum())
