@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -193,14 +194,28 @@ def test_a_run_continues_from_a_state_whose_cluster_has_changed(tmp_path: Path, 
 LENDS = Change(100.0, ChangeKind.USABLE, "v100-1", usable=2)
 
 
-def test_a_run_ends_though_nodes_fail_if_the_only_job_left_needs_gpus_that_were_lent_away() -> None:
+def few_decisions() -> Callable[[State], None]:
+    """A tick that fails in a run that does not end."""
     decisions = count(1)
 
     def tick(state: State) -> None:
         assert next(decisions) < 100, f"at {state.now_s} s the run has not ended"
 
+    return tick
+
+
+def test_a_run_ends_though_nodes_fail_if_the_only_job_left_needs_gpus_that_were_lent_away() -> None:
     made = changing(setup([job("a", 4, 1e5)], world=World(mtbf_s=3600.0, repair_s=600.0)), LENDS)
-    state = simulate(made, tick=tick).state
+    state = simulate(made, tick=few_decisions()).state
 
     assert state.ended == 0
     assert state.now_s == 360.0
+
+
+@pytest.mark.parametrize("policy", ["gavel-ftf", "gavel-makespan"])
+def test_a_policy_that_decides_every_round_does_not_wait_for_a_job_whose_hardware_has_left(policy: str) -> None:
+    made = changing(setup([job("a", 4, 1e5)], "v100:4,k80:2", policy), LEAVE)
+
+    state = simulate(made, tick=few_decisions()).state
+
+    assert state.ended == 0

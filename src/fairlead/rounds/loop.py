@@ -157,9 +157,10 @@ def run(
 def next_due_s(state: State, decision: Decision) -> float:
     """When a round's decision, just folded, should be reviewed if nothing happens.
 
-    If nothing runs, only an event or a time that the policy waits for can change anything.
+    If nothing runs, only an event or a time that the policy waits for can change anything; if no job that is left can run
+    on this cluster, only an event can.
     """
-    waits = state.running or decision.holds_until_s > decision.time_s
+    waits = state.running or (decision.holds_until_s > decision.time_s and state.schedulable()[0].size)
     return decision.holds_until_s if waits else math.inf
 
 
