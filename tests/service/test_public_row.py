@@ -13,6 +13,7 @@ from fairlead.cli.jobs import JOB_COLUMNS, job_row
 from fairlead.model.public_job import COLUMNS, HeldGpus, JobFacts, JobProgress, PublicJob
 from fairlead.service.api.app import build_app
 from fairlead.service.store.database import create, open_reader, open_writer
+from fairlead.service.store.log import UNDECIDED
 from fairlead.service.store.tables import EVENTS
 from serving import World, world
 
@@ -53,7 +54,7 @@ def test_a_job_is_sent_with_every_field_and_shown_in_every_column(tmp_path: Path
     assert list(one) == names(PublicJob)
     assert [list(job) for job in page["jobs"]] == [names(PublicJob)]
     assert len(job_row(one)) == len(JOB_COLUMNS) == len(COLUMNS)
-    assert job_row(one)[:5] == [id_, "train", "default", "waiting", "-"]
+    assert job_row(one)[:5] == [id_, "train", "default", "waiting", UNDECIDED]
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/{id}", "/v1/jobs"])
