@@ -154,7 +154,7 @@ class SimEngine:
     def _leaves_all_empty(self, decision: Decision) -> bool:
         """Whether a round starts no job on a cluster that is empty and whole, and nothing is planned that could help.
 
-        Without faults a run ends here. With faults it would go on for ever, because nodes only fail and are repaired.
+        Without faults a run ends here. With faults it would continue permanently, because nodes only fail and are repaired.
         """
         acts = self._running or decision.stop.size or decision.time_s < decision.holds_until_s < math.inf
         more = self._down or self._changes.next_s < math.inf or self._arrived < len(self._truth.jobs)
@@ -279,7 +279,7 @@ class SimEngine:
     def _stranded(self) -> int:
         """The number of jobs that will never run; if the world waited for them, faults would never end.
 
-        A job that runs on fewer GPUs than its reference width goes on, even if that width has left the cluster.
+        A job that runs on fewer GPUs than its reference width continues, even if that width has left the cluster.
         """
         return sum(j not in self._running for j in self._nowhere)
 
