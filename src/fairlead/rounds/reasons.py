@@ -1,6 +1,6 @@
 """Why jobs wait, which jobs replace stopped ones and what the changes gain, derived from the draft of any policy.
 
-Every rule here can be recomputed from the journal, and the journal checker does so.
+The journal checker verifies the reasons from the journal alone; it shares no code with these rules.
 """
 
 from __future__ import annotations
