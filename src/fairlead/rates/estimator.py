@@ -9,6 +9,7 @@ import numpy as np
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.jobs import JobSpec
+from fairlead.rates.factors import RateSource, source_in
 from fairlead.rates.profile import Profile
 
 
@@ -22,6 +23,9 @@ class Estimator(Protocol):
 
     def type_speed(self) -> FloatArray:
         """t  speeds of types over all models: geometric mean of single-GPU rates, relative to the fastest type."""
+
+    def sources(self, model: str, gpus: int) -> tuple[RateSource, ...]:
+        """t  where the rates of `best` come from."""
 
     def samples_per_step(self, model: str, gpus: int) -> float: ...
 
@@ -75,6 +79,7 @@ class TableEstimator:
         self._restart_s = restart_s
         self._best: dict[tuple[str, int], FloatArray] = {}
         self._at: dict[tuple[str, int, int, int], float] = {}
+        self._sources: dict[tuple[str, int], tuple[RateSource, ...]] = {}
 
     def best(self, model: str, gpus: int) -> FloatArray:
         row = self._best.get((model, gpus))
@@ -99,6 +104,17 @@ class TableEstimator:
     def type_speed(self) -> FloatArray:
         rates = np.array([[self.at(m, t, 1, 1) for t in range(len(self.cluster.types))] for m in self.profile.models])
         return relative_speed(rates.reshape(-1, len(self.cluster.types)))
+
+    def sources(self, model: str, gpus: int) -> tuple[RateSource, ...]:
+        row = self._sources.get((model, gpus))
+        if row is None:
+            cluster = self.cluster
+            nodes = [
+                cluster.fewest_nodes(t, gpus) if gpus <= cluster.capacity[t] else 1 for t in range(len(cluster.gpu))
+            ]
+            row = tuple(source_in(self.profile, model, gpu, gpus, n) for gpu, n in zip(cluster.gpu, nodes, strict=True))
+            self._sources[model, gpus] = row
+        return row
 
     def samples_per_step(self, model: str, gpus: int) -> float:
         return self.profile.samples_per_step(model, gpus)

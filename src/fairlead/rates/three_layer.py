@@ -13,6 +13,7 @@ from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import Estimator, TableEstimator
+from fairlead.rates.factors import RateFactors, RateSource
 from fairlead.rates.profile import Profile
 from fairlead.rates.spot import spot_rate
 from fairlead.rates.unmeasured import WithUnmeasured
@@ -47,6 +48,9 @@ class Learns(Protocol):
     def spread(self, jobs: IntArray) -> FloatArray: ...
 
     def predict(self, job: int, model: str, spot: Spot) -> float: ...
+
+    def factors(self, job: int, model: str, gpus: int) -> RateFactors:
+        """What is known about the job's rates by type, from its own observations."""
 
     def learnt(self) -> Any:
         """Everything that it has learnt, as JSON values."""
@@ -94,6 +98,9 @@ class ThreeLayer:
 
     def type_speed(self) -> FloatArray:
         return self._table.type_speed()
+
+    def sources(self, model: str, gpus: int) -> tuple[RateSource, ...]:
+        return self._table.sources(model, gpus)
 
     def samples_per_step(self, model: str, gpus: int) -> float:
         return self._table.samples_per_step(model, gpus)
@@ -222,6 +229,25 @@ class ThreeLayer:
         row = np.array([job])
         spread = self.spread(row)[0] if len(spot) > 1 else None
         return spot_rate(partial(self._table.at, model), spot, self._node_type, self.relative(row)[0], spread)
+
+    def factors(self, job: int, model: str, gpus: int) -> RateFactors:
+        """The mean of the job's observations on nodes of a type; each observation halves the remaining doubt."""
+        count, total = np.zeros(len(self._nodes_of)), np.zeros(len(self._nodes_of))
+        for t, mean in self._on_type.get(job, {}).items():
+            count[t], total[t] = mean.parts
+        for spot, (_, mean) in self._spread.get(job, {}).items():
+            types = {self._node_type[node] for node, _ in spot}
+            if len(types) == 1:
+                rounds, ratios = mean.parts
+                count[min(types)] += rounds
+                total[min(types)] += ratios
+        seen = count > 0
+        table = self._table.sources(model, gpus)
+        return RateFactors(
+            factor=np.where(seen, total / np.maximum(count, 1.0), 1.0),
+            confidence=1.0 - 0.5**count,
+            source=tuple(RateSource.MEASURED if seen[t] else source for t, source in enumerate(table)),
+        )
 
     def layer(self, job: int, node: int) -> LearntLayer:
         """The layer that provides the rate of the job on this node alone."""

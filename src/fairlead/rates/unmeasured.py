@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import TableEstimator
+from fairlead.rates.factors import RateSource
 
 
 class WithUnmeasured:
@@ -37,6 +38,11 @@ class WithUnmeasured:
 
     def type_speed(self) -> FloatArray:
         return self._table.type_speed()
+
+    def sources(self, model: str, gpus: int) -> tuple[RateSource, ...]:
+        if model in self._measured:
+            return self._table.sources(model, gpus)
+        return (RateSource.ASSUMED,) * len(self._capacity)
 
     def samples_per_step(self, model: str, gpus: int) -> float:
         return self._table.samples_per_step(model, gpus) if model in self._measured else float(gpus)
