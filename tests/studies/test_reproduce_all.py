@@ -19,12 +19,13 @@ import fairlead
 from fairlead.cli.main import app
 from fairlead.cli.reproduce import print_study
 from fairlead.model.errors import FairleadError, InputError
-from fairlead.studies.papers.claim_tables import Claim, Study, Table, page, section
+from fairlead.studies.papers.claim_tables import Claim, Study, Table
 from fairlead.studies.papers.costs import COSTS
 from fairlead.studies.papers.fft import experiment as fft
 from fairlead.studies.papers.hare import experiment as hare
 from fairlead.studies.papers.hops import experiment as hops
 from fairlead.studies.papers.oef import experiment as oef
+from fairlead.studies.papers.reproduction_page import page, section
 from fairlead.studies.papers.results import NAMES, StudyResults, find_results, measures, study_digest
 from fairlead.studies.papers.run_all import (
     STUDIES,

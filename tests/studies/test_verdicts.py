@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from fairlead.studies.papers import verdicts
-from fairlead.studies.papers.claim_tables import Claim, Study, section
+from fairlead.studies.papers.causes import cause_of
+from fairlead.studies.papers.claim_tables import Claim, Study, Table
+from fairlead.studies.papers.reproduction_page import page, section
 from fairlead.studies.papers.results import find_results
 from fairlead.studies.papers.run_all import STUDIES, scale_of
 from fairlead.studies.papers.spread import SeedSpread
-from fairlead.studies.papers.verdicts import Verdict, VerdictWord
+from fairlead.studies.papers.tally import BEFORE, BEFORE_BY_THESE_RULES, tally_row
+from fairlead.studies.papers.verdicts import Verdict, VerdictGroup, VerdictWord
 from fairlead.studies.runs.store import Store
 
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
@@ -31,9 +34,12 @@ def over(mean: float, low: float | None = None, high: float | None = None) -> Se
         ([over(1.62)], 1.5, "reached"),  # the gain is larger by less than a quarter
         ([over(1.7)], 1.5, "more"),
         ([over(1.7), over(1.5)], 1.5, "reached"),
-        ([over(1.7), over(1.4)], 1.5, "in part"),
-        ([over(1.1), over(1.4)], 1.5, "less"),
-        ([over(1.4), over(1.4)], (1.5, 1.3), "in part"),
+        ([over(1.41)], 1.5, "alike"),  # four fifths of the gain
+        ([over(1.39)], 1.5, "less"),
+        ([over(1.7), over(1.41)], 1.5, "alike"),
+        ([over(1.7), over(1.3)], 1.5, "in part"),
+        ([over(1.1), over(1.3)], 1.5, "less"),
+        ([over(1.3), over(1.3)], (1.5, 1.3), "in part"),
         ([over(1.7), over(0.9)], 1.5, "missed"),
         ([over(1.0)], 1.5, "missed"),
         ([over(1.2, low=0.9)], 1.5, "less, not on every seed"),
@@ -51,7 +57,8 @@ def test_a_gain_in_per_cent_has_nothing_at_zero() -> None:
 
 def test_up_to_is_held_against_the_best_seed() -> None:
     assert str(verdicts.up_to([over(1.2, high=2.9), over(1.1, high=3.1)], 3.0)) == "reached"
-    assert str(verdicts.up_to([over(1.2, high=2.9)], 3.0)) == "less"
+    assert str(verdicts.up_to([over(1.2, high=2.9)], 3.0)) == "alike"
+    assert str(verdicts.up_to([over(1.2, high=2.5)], 3.0)) == "less"
     assert str(verdicts.up_to([over(0.9, high=1.2)], 3.0)) == "missed"
     assert str(verdicts.up_to([over(2.0, high=4.0)], 3.0)) == "more"
 
@@ -61,6 +68,62 @@ def test_limits_and_baselines() -> None:
     assert str(verdicts.at_most([over(0.1), over(0.3)], 0.2)) == "missed"
     assert str(verdicts.alike([over(0.40), over(0.43)], 0.38, 0.05)) == "alike"
     assert str(verdicts.alike([over(0.40), over(0.44)], 0.38, 0.05)) == "differs"
+
+
+def test_never_is_judged_by_the_worst_seed_and_a_limit_for_an_average_is_not() -> None:
+    values = [over(0.1, high=0.15), over(0.1, high=0.3)]
+
+    assert str(verdicts.never_above(values, 0.2)) == "missed"
+    assert str(verdicts.never_above(values, 0.3)) == "holds"
+    assert str(verdicts.at_most(values, 0.2)) == "holds"
+
+
+def test_an_open_baseline_is_judged_against_each_candidate_and_the_closest_counts() -> None:
+    judged = {"packed": Verdict(VerdictWord.LESS), "scattered": Verdict(VerdictWord.REACHED, every_seed=False)}
+
+    verdict = verdicts.against({**judged, "at random": Verdict(VerdictWord.MORE)})
+
+    assert str(verdict) == "reached (scattered); more (at random); less (packed), not on every seed"
+    assert verdict.group is VerdictGroup.REACHED
+    assert verdict.is_contested
+    assert not verdicts.against({"a": Verdict(VerdictWord.LESS), "b": Verdict(VerdictWord.MISSED)}).is_contested
+    assert str(verdicts.against({"a": Verdict(VerdictWord.ALIKE), "b": Verdict(VerdictWord.ALIKE)})) == "alike"
+
+
+def test_every_word_but_measured_counts_in_one_group() -> None:
+    assert {word for word in VerdictWord if Verdict(word).group is None} == {VerdictWord.MEASURED}
+    assert [word for word in VerdictWord if Verdict(word).is_success] == ["reached", "more", "holds", "alike"]
+
+
+@pytest.mark.parametrize(
+    ("without", "effect", "explains"),
+    [
+        (0.20, "the difference is gone, so this explains it", True),
+        (0.15, "80 % of the difference is gone, so this explains most of it", True),
+        (0.08, "33 % of the difference is gone, so this is a small part of it", False),
+        (0.03, "the difference is not smaller, so this is not the cause", False),
+    ],
+)
+def test_a_cause_is_tested_by_the_column_that_switches_it_off(without: float, effect: str, explains: bool) -> None:
+    cause = cause_of("the baseline is packed", "scattered", over(0.03), over(without), 0.18)
+    claim = Claim("c", "18 %", ("3 %", "-"), "", Verdict(VerdictWord.LESS), (cause,))
+
+    assert cause.sentence == f'the baseline is packed. Switched off (column "scattered"), {effect}.'
+    assert claim.is_unexplained is not explains
+    with pytest.raises(AssertionError):
+        Table("t", "seed 0", ("packed", "at random"), (claim,))
+
+
+def test_the_counts_at_the_top_of_the_page() -> None:
+    contested = verdicts.against({"a": Verdict(VerdictWord.ALIKE), "b": Verdict(VerdictWord.LESS)})
+    judged = [Verdict(VerdictWord.MORE), contested, Verdict(VerdictWord.DIFFERS), Verdict(VerdictWord.MEASURED)]
+    claims = tuple(Claim(f"claim {i}", "2", ("1",), "", verdict) for i, verdict in enumerate(judged))
+    study = Study("oef", "OEF", True, "w", "r", (Table("t", "seed 0", ("a",), claims),))
+
+    assert tally_row(study) == [
+        "OEF", str(BEFORE["oef"]), str(BEFORE_BY_THESE_RULES["oef"]), "1 / 1 / 0 / 1", "2 of 3 (67 %)", "1", "1"
+    ]  # fmt: skip
+    assert " | ".join(tally_row(study)) in page([study], "c")
 
 
 def test_a_sentence_goes_with_its_verdict() -> None:

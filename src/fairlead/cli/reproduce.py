@@ -55,7 +55,7 @@ def all_papers(
     output: Output = Format.table,
 ) -> None:
     """All four papers in one Markdown page: claim, paper, ours, spread, verdict, and why they differ."""
-    from fairlead.studies.papers.claim_tables import page
+    from fairlead.studies.papers.reproduction_page import page
     from fairlead.studies.papers.run_all import STUDIES, run_studies, scale_of, study_of
     from fairlead.studies.runs.store import Store, default_folder
 

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from textwrap import fill
 from typing import Any
 
+from fairlead.studies.papers.causes import Explanation
 from fairlead.studies.papers.spread import SeedSpread
 from fairlead.studies.papers.verdicts import Verdict, VerdictWord
-
-COLUMNS = 120  # of a line of the page, except in tables
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One row: the claim, the paper's number, ours in every column of the table, and why they differ."""
+    """One row: the claim, the paper's number, ours in every column of the table, and why they differ.
+
+    A column may be a setting, a candidate for the baseline, or ours with a cause switched off; the study that builds the
+    claim knows which and judges it accordingly.
+    """
 
     claim: str
     paper: str  # empty if the paper states no number
     ours: tuple[str, ...]
     why: str = ""  # empty if they agree or there is nothing to compare
     verdict: Verdict | None = None  # None if the paper states no number
+    causes: tuple[Explanation, ...] = ()  # of the difference, each tested in a column of the table
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        return (*([self.why] if self.why else []), *(cause.sentence for cause in self.causes))
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether the paper's number is not reached and no cause that was tested accounts for it."""
+        return self.verdict is not None and self.verdict.is_below and not any(cause.explains for cause in self.causes)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "verdict": "" if self.verdict is None else str(self.verdict)}
+        causes = [{**asdict(cause), "explains": cause.explains} for cause in self.causes]
+        return {**asdict(self), "verdict": "" if self.verdict is None else str(self.verdict), "causes": causes}
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,7 @@ class Table:
 
     def __post_init__(self) -> None:
         assert all(len(claim.ours) == len(self.columns) for claim in self.claims), self.title
+        assert all(cause.column in self.columns for claim in self.claims for cause in claim.causes), self.title
 
     @property
     def head(self) -> list[str]:
@@ -54,8 +67,8 @@ class Table:
         """The reasons why ours differ, each with its claims."""
         claims_of: dict[str, list[str]] = {}
         for claim in self.claims:
-            if claim.why:
-                claims_of.setdefault(claim.why, []).append(claim.claim)
+            for sentence in claim.sentences:
+                claims_of.setdefault(sentence, []).append(claim.claim)
         return claims_of
 
     def to_json(self) -> dict[str, Any]:
@@ -95,77 +108,23 @@ class Study:
         return f"fairlead reproduce {self.name}{' --quick' if self.quick else ''}"
 
     @property
+    def judged(self) -> list[tuple[Claim, Verdict]]:
+        claims = [claim for table in self.tables for claim in table.claims]
+        return [(claim, claim.verdict) for claim in claims if claim.verdict is not None]
+
+    @property
     def verdict(self) -> str:
         """The number of claims for each verdict, and the names of missed claims; empty if nothing was judged."""
-        judged = [
-            (claim, claim.verdict) for table in self.tables for claim in table.claims if claim.verdict is not None
-        ]
-        if not judged:
+        if not self.judged:
             return ""
-        counted = Counter(verdict.word for _, verdict in judged)
-        missed = [_missed(claim, verdict) for claim, verdict in judged if verdict.word is VerdictWord.MISSED]
+        counted = Counter(verdict.word for _, verdict in self.judged)
+        missed = [_missed(claim, verdict) for claim, verdict in self.judged if verdict.word is VerdictWord.MISSED]
         counts = "; ".join(f"{word} {count}" for word, count in counted.most_common())
-        return f"**{len(judged)} claims:** {counts}." + (f" Missed: {'; '.join(missed)}." if missed else "")
-
-
-PREFACE = """\
-# The papers' numbers, reproduced
-
-Written by `{command}`. Each table states its command and its seeds; numbers are means over seeds, with the smallest and the
-largest in brackets.
-
-Each row with a number in its paper is judged by one rule. *Reached*: on average over seeds, ours is at least the paper's in
-every column; *more*: in every column the gain is larger by a quarter; *in part*: reached in some columns; *less*: a gain,
-but below the paper's; *missed*: no gain on average in some column, or a limit that is exceeded; *not on every seed*: at
-least one seed has no gain. "Up to" is compared with the best seed. A limit *holds*; a number that describes a baseline is
-*alike* or *differs*; a number for a theorem is *measured*. Sentences below a table appear only if its numbers call for them,
-and take their numbers from the table."""
-QUICK_REMARKS = "These remarks are about the full run (`fairlead reproduce {name}`); their numbers are not from the quick run above."
-
-
-def page(studies: Sequence[Study], command: str) -> str:
-    """The page in Markdown: every study with its tables, the reasons for differences, and its remarks."""
-    return "\n\n".join([_filled(PREFACE.format(command=command)), *(section(study) for study in studies)]) + "\n"
-
-
-def section(study: Study) -> str:
-    """The section of the page about one paper."""
-    blocks = [f"## {study.paper}", study.world, study.reading, study.verdict, study.made]
-    for table in study.tables:
-        blocks += [f"### {table.title}", f"`{study.command}`, {table.seeds}.", _markdown(table)]
-        whys = [f"- *{'; '.join(claims)}:* {why}" for why, claims in table.sentences.items()]
-        blocks += ["Where ours differs, and why:", "\n".join(whys)] if whys else []
-    if study.findings:
-        blocks += ["### What this run shows", *study.findings]
-    if study.remarks:
-        blocks += ["### Remarks", QUICK_REMARKS.format(name=study.name) if study.quick else "", *study.remarks]
-    if study.limits:
-        blocks += ["### What is missing, and why", *study.limits]
-    return _filled("\n\n".join(block for block in blocks if block))
-
-
-def _filled(text: str) -> str:
-    """Markdown with its paragraphs and list items filled to `COLUMNS`; headings and tables stay as they are."""
-    return "\n\n".join(_filled_block(block) for block in text.split("\n\n"))
-
-
-def _filled_block(block: str) -> str:
-    if block.startswith(("#", "|")):
-        return block
-    items = block.split("\n") if block.startswith("- ") else [block]
-    indent = "  " if block.startswith("- ") else ""
-    return "\n".join(
-        fill(item, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) for item in items
-    )
+        return f"**{len(self.judged)} claims:** {counts}." + (f" Missed: {'; '.join(missed)}." if missed else "")
 
 
 def _missed(claim: Claim, verdict: Verdict) -> str:
     return f"{claim.claim} ({', '.join(verdict.broken)})" if verdict.broken else claim.claim
-
-
-def _markdown(table: Table) -> str:
-    lines = [table.head, ["---"] * len(table.head), *table.rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def number(values: SeedSpread, digits: int = 2, unit: str = "") -> str:

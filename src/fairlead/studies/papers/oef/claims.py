@@ -160,7 +160,7 @@ def _liar(part: dict[str, Any], scale: OefScale) -> Table:
     for policy, row in part.items():
         liar, others = row["liar_jct_change"], row["others_jct_change"]
         claimed = policy == "oef-noncoop"
-        verdict = _pays(liar) if claimed else None
+        verdict = verdicts.never_above([_gained(liar)], 0.0) if claimed else None
         why = ""
         if verdict is not None and verdict != Verdict(VerdictWord.HOLDS):
             why = (
@@ -174,11 +174,9 @@ def _liar(part: dict[str, Any], scale: OefScale) -> Table:
     return Table(title, seeds_of(range(scale.seeds)), ("the liar's", "the others'"), tuple(rows))
 
 
-def _pays(liar: SeedSpread) -> Verdict:
-    """Whether the lie pays, that is, whether the liar's JCT falls."""
-    if liar.mean < 0:
-        return Verdict(VerdictWord.MISSED)
-    return Verdict(VerdictWord.HOLDS, every_seed=liar.low >= 0)
+def _gained(jct_change: SeedSpread) -> SeedSpread:
+    """By how much the liar's JCT falls."""
+    return SeedSpread(-jct_change.mean, -jct_change.high, -jct_change.low)
 
 
 def _broken(cell: dict[str, float]) -> str:
