@@ -39,9 +39,9 @@ TARGETS = (
     *(
         Target(policy, workload, 300)
         for workload in ("plain", "crowded")
-        for policy in ("gavel", "oef-coop", "fft", "hlas")
+        for policy in ("gavel", "oef-coop", "fft", "fft-ranked", "hlas")
     ),
-    *(Target("hops", workload, 1800) for workload in ("plain", "crowded")),
+    *(Target(policy, workload, 1800) for workload in ("plain", "crowded") for policy in ("hops", "hops-late")),
     *(Target(policy, "long", 120) for policy in ("fifo", "srtf", "las", "tiresias")),
 )
 

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 
 from building import Scene, job, profile, setup
-from fairlead.model.allocation import Level, Placement, Spot
+from fairlead.model.allocation import Grants, Level, Placement, Spot
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
 from fairlead.policies import ROUND_POLICIES
-from fairlead.policies.fft import FFTMemory, fair_progress, fft, phi, ranked_costs, unit_of_work
-from fairlead.policies.policy import Policy
+from fairlead.policies.fft import FFTMemory, fair_progress, fft, fft_ranked, phi, ranked_costs, unit_of_work
+from fairlead.policies.policy import Allocate, Policy
 from fairlead.rates.profile import Profile
 from fairlead.studies.runs.simulate import simulate
 
-FFT = ROUND_POLICIES["fft"]
-PAPER = {"costs": "paper", "crowd": "now"}  # the equations as printed
+FFT, RANKED = ROUND_POLICIES["fft"], ROUND_POLICIES["fft-ranked"]
 
 # Table 1: 8 and 1 epochs a minute on two single GPUs, two jobs of 16 epochs.
 EPOCHS = profile({"m": {"v100": 8 / 60, "k80": 1 / 60}})
@@ -46,22 +45,23 @@ TABLE_1_JOBS = (job("a", samples=16.0, model="m"), job("b", samples=16.0, model=
 @pytest.mark.parametrize(("work", "total"), [("total", 5.75), ("remaining", 6.625)])
 def test_the_printed_cost_gives_table_1_only_with_total_work(work: str, total: float) -> None:
     """Total work lets the first job finish on the fast GPU: 2 + 3.75. Remaining work swaps them after one round."""
-    took = jct_min(TABLE_1_JOBS, "v100:1,k80:1", FFT.with_parameters({**PAPER, "work": work}), EPOCHS, 60.0, 0.0)
+    took = jct_min(TABLE_1_JOBS, "v100:1,k80:1", FFT.with_parameters({"work": work}), EPOCHS, 60.0, 0.0)
 
     assert sum(took.values()) == pytest.approx(total)
 
 
 def test_ranked_costs_give_table_1() -> None:
-    took = jct_min(TABLE_1_JOBS, "v100:1,k80:1", FFT, EPOCHS, 60.0, 0.0)
+    took = jct_min(TABLE_1_JOBS, "v100:1,k80:1", RANKED, EPOCHS, 60.0, 0.0)
 
     assert sum(took.values()) == pytest.approx(5.75)
 
 
-def without_move_rule(**parameters: Any) -> Policy:
-    """FFT with its grants placed directly on nodes of one GPU, so that our rule for moves does not apply."""
+def without_move_rule(decide: Allocate[FFTMemory], **parameters: Any) -> Policy:
+    """The policy with its grants placed directly on nodes of one GPU, so that our rule for moves does not apply."""
 
     def allocate(view: View, memory: FFTMemory | None) -> tuple[Placement, FFTMemory]:
-        grants, kept = fft(view, memory, **parameters)
+        grants, kept = decide(view, memory, **parameters)
+        assert isinstance(grants, Grants)
         node_of = view.cluster.node_type.tolist().index
         spots: list[Spot] = [()] * view.jobs
         for j, i in zip(grants.jobs.tolist(), grants.types.tolist(), strict=True):
@@ -74,21 +74,21 @@ def without_move_rule(**parameters: Any) -> Policy:
 @pytest.mark.parametrize(("work", "j4"), [("total", 18.0), ("remaining", 14.4)])
 def test_the_printed_cost_gives_figure_2_only_with_remaining_work(work: str, j4: float) -> None:
     """With total work J4 moves to the A10 at 5, has to leave at 10 and moves again at 15: the paper's bad schedule."""
-    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", without_move_rule(**PAPER, work=work), FIG_2, 300.0, 120.0)
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", without_move_rule(fft, work=work), FIG_2, 300.0, 120.0)
 
     assert took["j4"] == pytest.approx(j4)
 
 
 def test_ranked_costs_give_the_good_schedule_of_figure_2() -> None:
     """At 5 minutes J4 gets a round of 5 on the T4, or one of 3 on the A10 that is worth 4.8."""
-    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", without_move_rule(), FIG_2, 300.0, 120.0)
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", without_move_rule(fft_ranked), FIG_2, 300.0, 120.0)
 
     assert took["j4"] == pytest.approx(14.4)
 
 
 def test_our_rule_for_moves_refuses_the_bad_schedule_of_figure_2() -> None:
     """Three minutes on the A10 are worth 4.8 on the T4, less than the round of 5 that the move takes."""
-    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", FFT.with_parameters(PAPER), FIG_2, 300.0, 120.0)
+    took = jct_min(FIG_2_JOBS, "a10:1,t4:1", FFT, FIG_2, 300.0, 120.0)
 
     assert took["j4"] == pytest.approx(14.4)
 
@@ -129,8 +129,8 @@ def test_ranked_costs_by_hand() -> None:
     assert cost == pytest.approx(np.array([[-1.5, -0.75], [-0.5, -0.15]]))
 
 
-@pytest.mark.parametrize(("costs", "fast_gpu"), [("paper", "long"), ("ranked", "short")])
-def test_the_printed_cost_gives_the_fast_gpu_to_the_longer_of_two_jobs(costs: str, fast_gpu: str) -> None:
+@pytest.mark.parametrize(("policy", "fast_gpu"), [(FFT, "long"), (RANKED, "short")], ids=["fft", "fft-ranked"])
+def test_the_printed_cost_gives_the_fast_gpu_to_the_longer_of_two_jobs(policy: Policy, fast_gpu: str) -> None:
     """Both run twice as fast on the V100, the short one a little more than that.
 
     Printed: the K80 costs the long job 100 - 50 more, the short one 2 - 0.8.
@@ -138,8 +138,9 @@ def test_the_printed_cost_gives_the_fast_gpu_to_the_longer_of_two_jobs(costs: st
     speeds = profile({"long": {"v100": 2.0, "k80": 1.0}, "short": {"v100": 2.5, "k80": 1.0}})
     jobs = [job("l", samples=36000.0, model="long"), job("s", samples=720.0, model="short")]
 
-    grants, _ = fft(Scene(jobs, "v100:1,k80:1", speeds).view(360.0), None, costs=costs)
+    grants, _ = policy.allocate(Scene(jobs, "v100:1,k80:1", speeds).view(360.0), None)
 
+    assert isinstance(grants, Grants)
     on_v100 = grants.jobs[grants.types == 0].tolist()
     assert [("long", "short")[j] for j in on_v100] == [fast_gpu]
 
@@ -236,8 +237,18 @@ def test_of_two_equal_choices_a_job_stays_where_it_is() -> None:
 
 
 def test_the_error_for_a_wrong_option_lists_the_choices() -> None:
-    with pytest.raises(InputError, match='work is "some"; wanted total or remaining'):
+    with pytest.raises(InputError, match='fft: work is "some"; wanted total or remaining'):
         fft(Scene([job("a")]).view(), None, work="some")
+    with pytest.raises(InputError, match='fft-ranked: crowd is "some"; wanted now or mean'):
+        fft_ranked(Scene([job("a")]).view(), None, crowd="some")
+
+
+def test_the_paper_s_name_has_the_paper_s_equations_and_ours_says_that_it_is_ours() -> None:
+    """`fft` has total work, |A| of the moment and the whole compensation; the parameters of our costs are not its own."""
+    assert {"kappa": 1.0, "work": "total", "crowd": "now", "alone": "share"}.items() <= FFT.parameters.items()
+    assert not {"costs", "idle"} & FFT.parameters.keys()
+    assert not {"costs", "work"} & RANKED.parameters.keys()
+    assert (FFT.paper, RANKED.paper) == ("FFT (ICS 2025)", "ours, going beyond FFT (ICS 2025)")
 
 
 def test_the_mean_crowd_is_over_the_life_of_a_job() -> None:

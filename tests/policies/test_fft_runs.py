@@ -14,13 +14,14 @@ from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
 from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.fft import FFTMemory, fft
+from fairlead.policies.policy import Policy
 from fairlead.rates.profile import ModelFacts, Profile
 from fairlead.sim.truth import World
 from fairlead.studies.runs.simulate import simulate
 from fairlead.studies.runs.summary import Summary, summarise
 
-FFT = ROUND_POLICIES["fft"]
-PAPER = {"costs": "paper", "crowd": "now"}  # the equations as printed
+FFT, RANKED = ROUND_POLICIES["fft"], ROUND_POLICIES["fft-ranked"]
+BOTH = pytest.mark.parametrize("policy", [FFT, RANKED], ids=["fft", "fft-ranked"])
 ROUND_S = 300.0
 TYPES = "t4:12,a10:12,v100:12"
 
@@ -46,7 +47,7 @@ def crowded(seed: int, jobs: int = 260, load: float = 6.0) -> tuple[list[JobSpec
 
 def run(seed: int, **parameters: Any) -> Summary:
     jobs, speeds = crowded(seed)
-    policy = FFT.with_parameters({"settle": 0, **PAPER, **parameters})
+    policy = FFT.with_parameters({"settle": 0, **parameters})
     return summarise(simulate(setup(jobs, TYPES, policy, speeds, round_s=ROUND_S)).state)
 
 
@@ -67,7 +68,7 @@ def test_rho_is_never_negative_and_memory_holds_only_the_active_jobs() -> None:
     values: list[float] = []
 
     def watched(view: View, memory: FFTMemory | None) -> tuple[Grants, FFTMemory]:
-        grants, kept = fft(view, memory, costs="paper", settle=0)
+        grants, kept = fft(view, memory, settle=0)
         assert np.array_equal(kept.job, view.job)
         values.extend(kept.rho.tolist())
         return grants, kept
@@ -94,14 +95,15 @@ def stream() -> list[JobSpec]:
     ]
 
 
-def first_start_rounds(**parameters: Any) -> float:
-    state = simulate(setup([WIDE, *stream()], "v100:4", FFT.with_parameters(parameters), STREAM, round_s=ROUND_S)).state
+def first_start_rounds(policy: Policy, **parameters: Any) -> float:
+    chosen = policy.with_parameters(parameters)
+    state = simulate(setup([WIDE, *stream()], "v100:4", chosen, STREAM, round_s=ROUND_S)).state
     return float(state.first_start_s[state.position["wide"]] / ROUND_S)
 
 
-@pytest.mark.parametrize("costs", [PAPER, {}], ids=["as printed", "ranked"])
-def test_a_stream_of_short_jobs_starves_a_wide_one_without_compensation(costs: dict[str, Any]) -> None:
-    assert first_start_rounds(**costs, kappa=0.0) >= ROUNDS
+@BOTH
+def test_a_stream_of_short_jobs_starves_a_wide_one_without_compensation(policy: Policy) -> None:
+    assert first_start_rounds(policy, kappa=0.0) >= ROUNDS
 
 
 def test_every_job_runs_within_a_bounded_time_of_its_arrival_under_a_stream_of_short_jobs() -> None:
@@ -113,17 +115,17 @@ def test_every_job_runs_within_a_bounded_time_of_its_arrival_under_a_stream_of_s
     bound = int(t[t / 10 + 40 - t * (t - 1) / 500 < 4 * 0.99][0])
 
     assert bound == 163
-    assert first_start_rounds(**PAPER) <= bound
+    assert first_start_rounds(FFT) <= bound
 
 
 def test_ranked_costs_start_the_wide_job_once_it_is_late_enough_to_outweigh_four_short_ones() -> None:
     """The wide job, last of five, is worth 1/25 + u - 1 per GPU with u = (t + 10) / 50; the four short ones 1, 16/25, 9/25 and
     4/25, on average 0.54. It goes before them where 1/25 + (t + 10) / 50 - 1 > 0.54: from t = 66 on.
     """
-    assert first_start_rounds() == 66
+    assert first_start_rounds(RANKED) == 66
 
 
-@pytest.mark.parametrize("costs", [PAPER, {}], ids=["as printed", "ranked"])
+@BOTH
 @pytest.mark.parametrize("kappa", [4.0, 16.0])
-def test_more_compensation_starts_the_wide_job_sooner(kappa: float, costs: dict[str, Any]) -> None:
-    assert first_start_rounds(**costs, kappa=kappa) < first_start_rounds(**costs)
+def test_more_compensation_starts_the_wide_job_sooner(kappa: float, policy: Policy) -> None:
+    assert first_start_rounds(policy, kappa=kappa) < first_start_rounds(policy)

@@ -21,7 +21,7 @@ from fairlead.numerics.solve import NO_LIMIT
 from fairlead.numerics.spots import GREEDY, SpotChoices, SpotPlan, exact
 from fairlead.placement.pool import neighbour_spots
 from fairlead.policies import ROUND_POLICIES, hops_planner
-from fairlead.policies.hops import SLACK, adjust, hops, late_by, queue_order, window
+from fairlead.policies.hops import SLACK, adjust, hops, hops_late, late_by, queue_order, window
 from fairlead.policies.hops_planner import SIGMA, Planner, free_for_planning, nodes_alike, urgencies
 from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
@@ -40,6 +40,10 @@ SPREAD = profile(
 
 def placed(view: View, **parameters: object) -> tuple[Spot, ...]:
     return hops(view, None, **parameters)[0].spots  # type: ignore[arg-type]
+
+
+def placed_late(view: View, **parameters: object) -> tuple[Spot, ...]:
+    return hops_late(view, None, **parameters)[0].spots  # type: ignore[arg-type]
 
 
 # ---- latency ratio, queue, window --------------------------------------------------------------------------------
@@ -156,7 +160,7 @@ def test_a_job_does_not_restart_for_a_gpu_that_gains_it_less_than_that_costs() -
     def wider(restart_s: float) -> dict[int, Spot]:
         scene = Scene([spec], "v100:8x8", SPREAD, held, now_s=1000.0, restart_s=restart_s)
         view = scene.view()
-        return Planner(view, latency_ratio(view)).widened({0: ((0, 7),)}, np.array([1]))
+        return Planner(view, latency_ratio(view), restart=True).widened({0: ((0, 7),)}, np.array([1]))
 
     assert wider(restart_s=10.0) == {0: ((0, 8),)}
     assert wider(restart_s=500.0) == {}
@@ -214,8 +218,9 @@ def test_a_gang_that_is_late_is_served_before_an_elastic_job_that_is_less_so() -
     view = Scene(jobs, "v100:5x8", now_s=100.0).view()
     assert latency_ratio(view).tolist() == pytest.approx([1.0, 0.4])
 
-    assert placed(view) == (((0, 4),), ((0, 1),))
-    assert placed(view, served=0.0) == ((), ((0, 5),))
+    assert placed_late(view) == (((0, 4),), ((0, 1),))
+    assert placed_late(view, served=0.0) == ((), ((0, 5),))
+    assert placed(view) == ((), ((0, 5),))
 
 
 def test_an_unknown_priority_is_refused_with_those_there_are() -> None:
@@ -231,8 +236,9 @@ def test_a_move_has_to_gain_more_than_a_restart_takes_unless_restarts_are_ignore
     )
 
     assert restart_factor(scene.view()).tolist() == pytest.approx([100.0 / 160.0])
-    assert placed(scene.view()) == (((0, 1),),)
-    assert placed(scene.view(), restart=False) == (((1, 1),),)
+    assert placed_late(scene.view()) == (((0, 1),),)
+    assert placed_late(scene.view(), restart=False) == (((1, 1),),)
+    assert placed(scene.view()) == (((1, 1),),)
 
 
 def test_a_job_that_must_stay_is_not_planned() -> None:
@@ -359,7 +365,7 @@ def test_no_job_starves_at_a_load_of_1_2() -> None:
     is 5 to 15 times as high. The median is therefore that of the second day, and the round in which a job arrives, which
     no order of the queue can avoid, does not count as waiting.
     """
-    made = setup(overload(3, 48.0, gpus=128), "v100:64x8,k80:64x8", "hops", MIXED, restart_s=30.0, round_s=540.0)
+    made = setup(overload(3, 48.0, gpus=128), "v100:64x8,k80:64x8", "hops-late", MIXED, restart_s=30.0, round_s=540.0)
     made = replace(made, settings=replace(made.settings, when=When.EVENTS))
 
     state = simulate(made).state
@@ -401,8 +407,34 @@ def overload(seed: int, hours: float, load: float = 1.2, gpus: int = 32) -> list
     return jobs
 
 
-def test_hops_is_registered_as_a_policy_that_places() -> None:
-    assert ROUND_POLICIES["hops"].level == "placement"
+def test_the_paper_s_name_has_the_paper_s_program_and_ours_says_that_it_is_ours() -> None:
+    printed, late = ROUND_POLICIES["hops"], ROUND_POLICIES["hops-late"]
+
+    assert printed.level == late.level == "placement"
+    assert printed.parameters["priority"] == "latency-ratio"
+    assert not {"served", "restart", "widen"} & printed.parameters.keys()
+    assert (printed.paper, late.paper) == ("Hops (SoCC 2024)", "ours, going beyond Hops (SoCC 2024)")
+    with pytest.raises(InputError, match='priority "lateness" is not known'):
+        placed(Scene([job("a")]).view(), priority="lateness")
+
+
+def test_without_our_four_changes_the_late_form_is_the_paper_s() -> None:
+    off = {"priority": "latency-ratio", "served": 0.0, "restart": False, "widen": False}
+    views = [tiny(seed) for seed in range(20)]
+
+    assert [placed_late(view, **off) for view in views] == [placed(view) for view in views]
+    assert [placed_late(view) for view in views] != [placed(view) for view in views]
+
+
+def test_lambda_is_2_for_finish_time_fairness_and_else_1_unless_it_is_set() -> None:
+    for decide in (placed, placed_late):
+        views = [tiny(seed) for seed in range(20)]
+        for priority, power in (("ftf", 2.0), ("latency-ratio", 1.0), ("srtf", 1.0)):
+            unset = [decide(view, priority=priority) for view in views]
+            assert unset == [decide(view, priority=priority, power=power) for view in views]
+        assert [decide(view, priority="ftf") for view in views] != [
+            decide(view, priority="ftf", power=1.0) for view in views
+        ]
 
 
 def test_a_gpu_in_use_is_worth_a_little_more_than_an_idle_one() -> None:
@@ -411,4 +443,4 @@ def test_a_gpu_in_use_is_worth_a_little_more_than_an_idle_one() -> None:
     view = Scene([job("a", model="m", widths=(1, 2))], "v100:2", flat, now_s=10.0).view()
 
     assert placed(view) == (((0, 2),),)
-    assert placed(view, widen=False) == (((0, 2),),)
+    assert placed_late(view, widen=False) == (((0, 2),),)

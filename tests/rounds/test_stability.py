@@ -48,7 +48,7 @@ def test_a_spread_job_is_not_moved_together_inside_a_round() -> None:
     assert not decision.stop.size
 
 
-@pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "sia", "fft", "tiresias", "themis"])
+@pytest.mark.parametrize("policy", ["fifo", "las", "srtf", "sia", "fft", "fft-ranked", "tiresias", "themis"])
 def test_a_free_gpu_inside_a_round_goes_to_a_waiting_job_even_if_the_policy_prefers_another(policy: str) -> None:
     """The policy would give `wide` both GPUs of the node; `long` cannot be moved, so `narrow` gets the other one."""
     jobs = [job("long", samples=1e6), job("wide", 2, samples=10.0), job("narrow", samples=1e4)]

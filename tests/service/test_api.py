@@ -216,7 +216,7 @@ def test_changes_of_tenants_and_policy_are_asked_for_and_written_down(here: Worl
         ("/v1/policy", {"name": "las", "parameters": {"queues_gpu_s": "x"}}, "invalid_request"),
         ("/v1/policy", {"name": "las", "parameters": {"queues_gpu_s": [5.0, 1.0, -1.0]}}, "invalid_request"),
         ("/v1/policy", {"name": "themis", "parameters": {"fairness": 2.0}}, "invalid_request"),
-        ("/v1/policy", {"name": "fft", "parameters": {"costs": "x"}}, "invalid_request"),
+        ("/v1/policy", {"name": "fft", "parameters": {"work": "x"}}, "invalid_request"),
         ("/v1/policy", {"name": "gavel-hierarchical", "parameters": {"inside": "x"}}, "invalid_request"),
         ("/v1/tenants/a", {"weight": 0}, "invalid_request"),
         ("/v1/tenants/a", {"quotas": [{"type": "h100", "nominal": 1}]}, "invalid_request"),

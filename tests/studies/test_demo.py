@@ -6,10 +6,10 @@ from fairlead.studies.compare.compare import make_plan
 from fairlead.studies.compare.demo import POLICIES, demo_request
 
 
-def test_the_demo_shows_the_four_systems_and_five_baselines() -> None:
-    assert len(POLICIES) == len(set(POLICIES)) == 9
+def test_the_demo_shows_the_four_systems_their_improved_forms_and_five_baselines() -> None:
+    assert len(POLICIES) == len(set(POLICIES)) == 11
     assert set(POLICIES) <= set(REGISTRY)
-    assert {"oef-coop", "fft", "hops"} < set(POLICIES)
+    assert {"oef-coop", "fft", "fft-ranked", "hops", "hops-late"} < set(POLICIES)
     assert any("Hare" in REGISTRY[name].paper for name in POLICIES)
 
 

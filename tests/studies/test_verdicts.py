@@ -213,7 +213,7 @@ def test_fft_explains_starvation_only_where_max_min_starves_less() -> None:
     study = study_from("fft", parts)
 
     assert "cannot refer to max-min" not in words(study)
-    assert str(line(study, "longest starvation, Gavel max-min / fft").verdict) == "more"
+    assert str(line(study, "longest starvation, Gavel max-min / fft-ranked").verdict) == "more"
 
 
 def test_hare_does_not_say_that_allox_is_ahead_of_hlas_where_it_is_not() -> None:

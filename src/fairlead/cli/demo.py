@@ -19,7 +19,7 @@ def demo(
     ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Compare the four systems and five baselines on the built-in mixed cluster and workload."""
+    """Compare the four systems, two of them also improved, and five baselines on the built-in mixed cluster and workload."""
     from fairlead.studies.compare.compare import compare
     from fairlead.studies.compare.demo import demo_request
     from fairlead.studies.runs.process_pool import run_in_processes

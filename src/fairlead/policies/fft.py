@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Answer, Grants, Level
-from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.outcomes import Terms
 from fairlead.model.view import View
 from fairlead.numerics.gangs import ITERATIONS, NO_TYPE, NODES, SETTLE, Effort, assign
 from fairlead.numerics.metrics import isolated_rate
 from fairlead.policies.policy import Knows, RoundPolicy
+
+CROWDS = ("now", "mean")  # the |A| of tau
+PRIVATE_CLUSTERS = ("share", "one-type")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,11 +37,9 @@ def fft(
     view: View,
     memory: FFTMemory | None,
     *,
-    costs: str = "ranked",
     kappa: float = 1.0,
-    idle: float = 0.3,
     work: str = "total",
-    crowd: str = "mean",
+    crowd: str = "now",
     alone: str = "share",
     settle: int = SETTLE,
     exact: bool = False,
@@ -50,8 +51,6 @@ def fft(
         min  sum_j sum_i [ phi_ij + s_ij - kappa rho_j theta_ij ] x_ij      x_ij in {0, 1}                  (6)
              sum_i x_ij <= 1  every job j,    sum_j d_j x_ij <= Y_i  every type i,    no GPU idle while a job fits
 
-    With `costs` "paper", and |A| of tau as it is "now" (`crowd`), the terms are those of the paper:
-
         phi_ij     = (t - a_j) theta_ij / W_j  +  d_j W_j / theta_ij                                        (3)
         s_ij       = restart time in rounds if type i is not the one that the job last ran on, else 0
         rho_j(t+1) = max{ 0, rho_j(t) + mu_j(t) (W_j / (tau_j - a_j) - progress) },   rho_j(a_j) = 0         (5)
@@ -60,20 +59,68 @@ def fft(
     Times are in rounds. The unit of work is one round on the slowest type that the job can use, at its width d_j;
     theta_ij are units per round. tau_j is when the job would end on its isolated share: 1/|A| of every type. A type
     without enough memory has rate 0 and no variable. `kappa` scales the compensation (1: as in the paper, 0: none). `work`
-    is the W of (3): "total" or "remaining". `crowd` is the |A| of tau: "now", or "mean" over the job's life. `alone` is
-    the private cluster: the "share" of all types, or "one-type", the best single one. The linear program is rounded; if
-    rounding is expensive, `settle` jobs are decided again by a program of up to `nodes` nodes; with `exact`, all jobs.
+    is the W of (3): "total" as printed, or "remaining", of which the text speaks. `crowd` is the |A| of tau: "now" as
+    printed, or "mean" over the job's life. `alone` is the private cluster, which the paper leaves open: the "share" of all
+    types, or "one-type", the best single one. The linear program is rounded; if rounding is expensive, `settle` jobs are
+    decided again by a program of up to `nodes` nodes; with `exact`, all jobs.
 
-    Departs: by default `costs` are "ranked" (see `ranked_costs`), which are ours. (3) gives fast GPUs to the longest
-    running jobs, and (5) compensates jobs that will meet their fair time anyway; decisions/0021 has the measurements.
-    Regarding the paper's terms: the unit is not in the paper, which does not specify the weight of rho. Progress is what
-    was achieved, after restarts and losses, and a decision inside a round counts as its part of a round. Weights scale
-    the isolated share. Work conservation is a bonus B d_j per grant and a refill, instead of a hard row for which
-    whole-number solvers often find no feasible point: B is above any cost with the paper's costs, and `idle` with ranked
-    ones. Remaining work does not fall below one unit (or W_j, if less), because otherwise a job would become expensive
-    just before its end. A job of unknown length is assumed to be half done, with at least one unit to go.
+    Departs: the unit is not in the paper, which does not specify the weight of rho. Progress is what was achieved, after
+    restarts and losses, and a decision inside a round counts as its part of a round. Weights scale the isolated share. Work
+    conservation is a bonus B d_j per grant, with B above any cost, and a refill, instead of a hard row for which
+    whole-number solvers often find no feasible point. Remaining work does not fall below one unit (or W_j, if less), because
+    otherwise a job would become expensive just before its end. A job of unknown length is assumed to be half done, with at
+    least one unit to go.
     """
-    _check(costs, work, crowd, alone)
+    _check("fft", work=(work, ("total", "remaining")), crowd=(crowd, CROWDS), alone=(alone, PRIVATE_CLUSTERS))
+    now = _look(view, memory, crowd, alone)
+    left = now.total if work == "total" else np.maximum(now.total - now.done, np.minimum(now.total, 1.0))
+    c = phi(now.age, now.theta, left, view.width) + now.s - kappa * now.rho[:, None] * now.theta
+    return _cheapest(view, now, c, Effort(settle, exact, nodes, iterations), bonus=None)
+
+
+def fft_ranked(
+    view: View,
+    memory: FFTMemory | None,
+    *,
+    kappa: float = 1.0,
+    idle: float = 0.3,
+    crowd: str = "mean",
+    alone: str = "share",
+    settle: int = SETTLE,
+    exact: bool = False,
+    nodes: int = NODES,
+    iterations: int = ITERATIONS,
+) -> tuple[Grants, FFTMemory]:
+    """FFT's program with costs of our own (`ranked_costs`), which go beyond the paper.
+
+    The printed (3) gives fast GPUs to the longest running jobs, and (5) compensates jobs that will meet their fair time
+    anyway; decisions/0021 has the measurements. `idle` is what an idle GPU costs, in rounds of the first job. The other
+    parameters are those of `fft`.
+    """
+    _check("fft-ranked", crowd=(crowd, CROWDS), alone=(alone, PRIVATE_CLUSTERS))
+    now = _look(view, memory, crowd, alone)
+    theta = np.where(now.runs, now.theta, 0.0)
+    c = ranked_costs(now.age, theta, now.total, now.done, view.width, now.fair, now.s, kappa)
+    return _cheapest(view, now, c, Effort(settle, exact, nodes, iterations), idle)
+
+
+@dataclass(frozen=True, slots=True)
+class _FFTRound:
+    """What both kinds of costs are computed from. Times are in rounds, work in units."""
+
+    runs: BoolArray  # j,i  whether the job can run there
+    theta: FloatArray  # j,i  units per round
+    total: FloatArray  # j  W
+    done: FloatArray  # j
+    age: FloatArray  # j  t - a
+    fair: FloatArray  # j  W / (tau - a), units per round
+    s: FloatArray  # j,i  cost of a move
+    rho: FloatArray  # j
+    last_type: IntArray  # j
+    crowd: FloatArray  # j
+
+
+def _look(view: View, memory: FFTMemory | None, crowd: str, alone: str) -> _FFTRound:
     assert view.total is not None, "fft declares that it knows lengths"
     assert view.done is not None
     runs = (view.rate > 0) & (view.capacity >= view.width[:, None])  # j,i
@@ -82,25 +129,26 @@ def fft(
     done = view.done / unit  # j
     total = np.maximum(np.where(np.isnan(view.total), 2.0 * view.done + unit, view.total) / unit, 1e-9)  # j  W
     age = (view.now_s - view.arrival_s) / view.round_s  # j  t - a
-    now = _recall(view, memory, done, age)
-    active = np.where((age > 0) & (crowd == "mean"), now.crowd / np.maximum(age, 1e-300), view.jobs)  # j  |A|
+    past = _recall(view, memory, done, age)
+    active = np.where((age > 0) & (crowd == "mean"), past.crowd / np.maximum(age, 1e-300), view.jobs)  # j  |A|
     active = active * view.weight.sum() / (view.jobs * view.weight) if view.jobs else active
     ideal = np.where(runs, view.ideal_rate * view.round_s / unit[:, None], 0.0)  # j,i  units per round
     fair = fair_progress(ideal, view.width, view.capacity, active, alone)  # j
-    moves = (now.last_type >= 0)[:, None] & (now.last_type[:, None] != np.arange(len(view.capacity)))  # j,i
+    moves = (past.last_type >= 0)[:, None] & (past.last_type[:, None] != np.arange(len(view.capacity)))  # j,i
     s = np.where(moves, (view.restart_s / view.round_s)[:, None], 0.0)  # j,i  rounds
-    if costs == "paper":
-        left = total if work == "total" else np.maximum(total - done, np.minimum(total, 1.0))
-        c = phi(age, theta, left, view.width) + s - kappa * now.rho[:, None] * theta
-    else:
-        c = ranked_costs(age, np.where(runs, theta, 0.0), total, done, view.width, fair, s, kappa)
-    effort = Effort(settle, exact, nodes, iterations)
-    bonus = None if costs == "paper" else idle
-    type_of, how = assign(c, runs, view.width, view.capacity, view.held_type, effort, bonus)
+    return _FFTRound(runs, theta, total, done, age, fair, s, past.rho, past.last_type, past.crowd)
+
+
+def _cheapest(
+    view: View, now: _FFTRound, c: FloatArray, effort: Effort, bonus: float | None
+) -> tuple[Grants, FFTMemory]:
+    """The grants of the round with the least costs c (j,i), and the memory for the next round."""
+    type_of, how = assign(c, now.runs, view.width, view.capacity, view.held_type, effort, bonus)
     jobs = np.flatnonzero(type_of >= 0)
     jobs = jobs[np.argsort(c[jobs, type_of[jobs]] / view.width[jobs], kind="stable")]  # the cheapest GPUs first
-    kept = FFTMemory(view.now_s, view.job, now.rho, done, fair, age * fair / total, now.last_type, now.crowd)
-    cheapest = np.where(runs, c, np.inf).min(axis=1, initial=np.inf)  # j
+    mu = now.age * now.fair / now.total  # j
+    kept = FFTMemory(view.now_s, view.job, now.rho, now.done, now.fair, mu, now.last_type, now.crowd)
+    cheapest = np.where(now.runs, c, np.inf).min(axis=1, initial=np.inf)  # j
     terms = Terms(("cost", "compensation"), np.column_stack((cheapest, now.rho)))
     answer = Answer(holds_until_s=view.now_s, solver=how, terms=terms)
     return Grants(jobs, type_of[jobs], view.width[jobs], answer), kept
@@ -186,22 +234,27 @@ def _recall(view: View, memory: FFTMemory | None, done: FloatArray, age: FloatAr
     return _Recalled(rho, last_type, crowd)
 
 
-def _check(costs: str, work: str, crowd: str, alone: str) -> None:
-    for name, value, choices in (
-        ("costs", costs, ("ranked", "paper")),
-        ("work", work, ("total", "remaining")),
-        ("crowd", crowd, ("now", "mean")),
-        ("alone", alone, ("share", "one-type")),
-    ):
+def _check(policy: str, **options: tuple[str, tuple[str, ...]]) -> None:
+    for name, (value, choices) in options.items():
         if value not in choices:
-            raise InputError(f'fft: {name} is "{value}"; wanted {" or ".join(choices)}')
+            raise InputError(f'{policy}: {name} is "{value}"; wanted {" or ".join(choices)}')
 
 
-POLICY = RoundPolicy(
-    name="fft",
-    summary="In every round the cheapest assignment of jobs to types; a job behind its fair progress gets cheaper.",
-    paper="FFT (ICS 2025)",
-    level=Level.GRANTS,
-    allocate=fft,
-    knows=frozenset({Knows.LENGTHS}),
+POLICIES = (
+    RoundPolicy(
+        name="fft",
+        summary="In every round the cheapest assignment of jobs to types; a job behind its fair progress gets cheaper.",
+        paper="FFT (ICS 2025)",
+        level=Level.GRANTS,
+        allocate=fft,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    RoundPolicy(
+        name="fft-ranked",
+        summary="FFT's program with other costs: a round is worth most to short jobs and to jobs that will be late.",
+        paper="ours, going beyond FFT (ICS 2025)",
+        level=Level.GRANTS,
+        allocate=fft_ranked,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -13,10 +13,13 @@ from fairlead.model.view import View
 from fairlead.model.words import choose
 from fairlead.numerics.metrics import isolated_rate
 from fairlead.placement.pool import free_after
-from fairlead.policies.hops_planner import POWER, SERVED, SIGMA, Planner, free_for_planning
+from fairlead.policies.hops_planner import POWER, SIGMA, Planner, free_for_planning
 from fairlead.policies.policy import Knows, RoundPolicy
 from fairlead.rates.age import expected_age_s, latency_ratio
 
+PLANS = 3
+FTF_POWER = 2.0  # lambda of the priority "ftf"
+SERVED = 2.0  # K of `hops-late`: the worth of each GPU of its smallest width to the latest job
 SLACK = 0.25  # the part of its age by which a running job may fall behind before it counts as late
 
 
@@ -24,32 +27,23 @@ def hops(
     view: View,
     memory: None,
     *,
-    priority: str = "lateness",
-    power: float = POWER,
-    served: float = SERVED,
+    priority: str = "latency-ratio",
+    power: float | None = None,
     bias: float | None = None,
     sigma: float = SIGMA,
-    plans: int = 3,
-    restart: bool = True,
-    widen: bool = True,
+    plans: int = PLANS,
     solve_s: float | None = None,
 ) -> tuple[Placement, None]:
     """The head of the priority queue, as far as the GPUs suffice, enters a program over configurations.
 
-        max  sum_ic (u_i^lambda G_ic + K u_i^4 R_i) X_ic     s.t.  sum_c X_ic <= 1,    sum_ic X_ic a_icn <= S_n,   X in {0,1}
+        max  sum_ic u_i^lambda G_ic X_ic     s.t.  sum_c X_ic <= 1,    sum_ic X_ic a_icn <= S_n,   X in {0,1}     (11-13)
 
-    G is the rate of job i in configuration c relative to its smallest rate, S_n the idle GPUs of node n, R_i the job's
-    smallest width and u_i = (prior_i + bias) relative to the largest; `power` is lambda, `served` is K. The second term
-    decides which jobs get GPUs at all (the late ones), the first where the fast GPUs go. The priority is the larger of
-    the latency ratio and the part of its age by which the job fell behind while it ran, less a quarter.
-    While GPUs are idle, a further plan is made for them, up to `plans`; its window is adjusted so that jobs which lose
-    speed when they are spread do not keep fragments from jobs which do not.
-    GPUs that no plan can use go to placed jobs that are worth more with them (`widen`).
-    As in the paper: priority=latency-ratio, power=1, served=0, restart=False, widen=False.
+    G is the rate of job i in configuration c relative to its smallest rate, S_n the idle GPUs of node n and
+    u_i = (prior_i + bias) relative to the largest. `power` is lambda: unless it is set, 1, and 2 for the priority "ftf", as
+    in the paper. While GPUs are idle, a further plan is made for them, up to `plans`; its window is adjusted so that jobs
+    which lose speed when they are spread do not keep fragments from jobs which do not.
 
-    Departs: with `restart`, every configuration except the present one is multiplied by (T - n S) / (T + S), at least
-    0.5, where the job has run for T and paid n restarts of S; in the paper, moves are free.
-    A gang whose smallest width needs several nodes may be spread at all its widths, not only the smallest.
+    Departs: a gang whose smallest width needs several nodes may be spread at all its widths, not only the smallest.
     A GPU in use is worth 1e-2, and weights stay within a factor of 1e4. Jobs that have to stay (they have just started,
     or a round is in progress) are not planned at all. A job of unknown length has the median age of the others.
     Later plans include only jobs that fit into the fragments, so that a gang at the head does not keep them idle.
@@ -57,9 +51,43 @@ def hops(
     `solve_s` limits every solve on a live cluster; if a solve exceeds it, running jobs of the window stay where they are
     and the others follow in queue order.
     """
-    prior = _priority(view, priority)  # j
+    prior = _priority(view, priority, PRINTED)  # j
+    planner = Planner(view, prior, _power(priority, power), 0.0, bias, sigma, False, solve_s)
+    return _placed(view, prior, planner, plans, widen=False), None
+
+
+def hops_late(
+    view: View,
+    memory: None,
+    *,
+    priority: str = "lateness",
+    power: float | None = None,
+    served: float = SERVED,
+    bias: float | None = None,
+    sigma: float = SIGMA,
+    plans: int = PLANS,
+    restart: bool = True,
+    widen: bool = True,
+    solve_s: float | None = None,
+) -> tuple[Placement, None]:
+    """Hops with four changes of ours, each of which can be switched off; without all four it is `hops`.
+
+        max  sum_ic (u_i^lambda G_ic + K u_i^4 R_i) X_ic
+
+    R_i is the job's smallest width and `served` is K. The second term decides which jobs get GPUs at all (the late ones),
+    the first where the fast GPUs go (off: served=0). The priority is the larger of the latency ratio and the part of its age
+    by which the job fell behind while it ran, less a quarter (off: priority=latency-ratio). With `restart`, every
+    configuration except the present one is multiplied by (T - n S) / (T + S), at least 0.5, where the job has run for T
+    and paid n restarts of S; in the paper, moves are free. GPUs that no plan can use go to placed jobs that are worth more
+    with them (`widen`). The measurements are in decisions/0042.
+    """
+    prior = _priority(view, priority, PRIORITIES)  # j
+    planner = Planner(view, prior, _power(priority, power), served, bias, sigma, restart, solve_s)
+    return _placed(view, prior, planner, plans, widen), None
+
+
+def _placed(view: View, prior: FloatArray, planner: Planner, plans: int, widen: bool) -> Placement:
     pinned = np.zeros(view.jobs, dtype=np.bool_) if view.pinned is None else view.pinned
-    planner = Planner(view, prior, power, served, bias, sigma, restart, solve_s)
     free = free_for_planning(view, pinned)
     spots = {j: view.spots[j] for j in np.flatnonzero(pinned).tolist()}
     queue = queue_order(prior)
@@ -89,7 +117,7 @@ def hops(
         spots.update(planner.widened({j: spot for j, spot in spots.items() if not pinned[j]}, free))
     placed = tuple(spots.get(j, NOWHERE) for j in range(view.jobs))
     terms = Terms(("latency ratio", "priority"), np.column_stack((latency_ratio(view), prior)))
-    return Placement(placed, Answer(holds_until_s=view.now_s, solver=solver, terms=terms, considered=considered)), None
+    return Placement(placed, Answer(holds_until_s=view.now_s, solver=solver, terms=terms, considered=considered))
 
 
 def queue_order(prior: FloatArray) -> IntArray:
@@ -134,8 +162,15 @@ def late_by(view: View) -> FloatArray:
     return np.where(np.isfinite(_total(view)), np.maximum(ratio, behind), ratio)
 
 
-def _priority(view: View, name: str) -> FloatArray:
-    return np.asarray(_PRIORITIES[choose("priority", name, _PRIORITIES)](view))
+def _priority(view: View, name: str, known: Mapping[str, Priority]) -> FloatArray:
+    return np.asarray(known[choose("priority", name, known)](view))
+
+
+def _power(priority: str, power: float | None) -> float:
+    """lambda: as set, or else the paper's for this priority."""
+    if power is not None:
+        return power
+    return FTF_POWER if priority == "ftf" else POWER
 
 
 def _finish_time_fairness(view: View) -> FloatArray:
@@ -160,21 +195,32 @@ def _total(view: View) -> FloatArray:
     return view.total
 
 
-_PRIORITIES: dict[str, Callable[[View], FloatArray]] = {
-    "lateness": late_by,
+Priority = Callable[[View], FloatArray]
+PRINTED: dict[str, Priority] = {
     "latency-ratio": latency_ratio,
     "ftf": _finish_time_fairness,
     "las": lambda view: np.asarray(-view.attained_gpu_s / 3600.0),
     "sjf": lambda view: -expected_age_s(view) / 3600.0,
     "srtf": lambda view: -_remaining_s(view) / 3600.0,
 }
+PRIORITIES: dict[str, Priority] = {"lateness": late_by, **PRINTED}
 
 
-POLICY = RoundPolicy(
-    name="hops",
-    summary="The latest jobs first; each gets concrete nodes from a program that weighs lateness and speed.",
-    paper="Hops (SoCC 2024)",
-    level=Level.PLACEMENT,
-    allocate=hops,
-    knows=frozenset({Knows.LENGTHS}),
+POLICIES = (
+    RoundPolicy(
+        name="hops",
+        summary="Jobs with the largest latency ratio first; each gets concrete nodes from a priority-weighted program.",
+        paper="Hops (SoCC 2024)",
+        level=Level.PLACEMENT,
+        allocate=hops,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
+    RoundPolicy(
+        name="hops-late",
+        summary="Hops that serves late jobs first, counts the cost of restarts and widens jobs into idle GPUs.",
+        paper="ours, going beyond Hops (SoCC 2024)",
+        level=Level.PLACEMENT,
+        allocate=hops_late,
+        knows=frozenset({Knows.LENGTHS}),
+    ),
 )

@@ -19,7 +19,6 @@ from fairlead.rates.configurations import Kinds
 from fairlead.rates.spot import spot_rate
 
 POWER = 1.0  # lambda, the power of priorities as weights of speed
-SERVED = 2.0  # K, worth of each GPU of its smallest width to the latest job
 SERVED_POWER = 4  # the power of priorities as weights of being served at all
 SIGMA = 1.4  # jobs whose sensitivity is lower may be spread
 BIAS = 0.01  # above the smallest priority, if one is not positive
@@ -40,10 +39,10 @@ class Planner:
         view: View,
         prior: FloatArray,
         power: float = POWER,
-        served: float = SERVED,
+        served: float = 0.0,
         bias: float | None = None,
         sigma: float = SIGMA,
-        restart: bool = True,
+        restart: bool = False,
         solve_s: float | None = None,
     ) -> None:
         self._view = view

@@ -88,29 +88,26 @@ class Variant:
     when: When = When.EVENTS
 
 
-HOPS = Variant("hops", Sensing.THREE_LAYER)
+OURS = "hops-late"  # goes beyond the paper; `hops` is the paper's system
+LATE = Variant(OURS, Sensing.THREE_LAYER)
 VARIANTS = {
-    "hops": HOPS,
+    OURS: LATE,
     "sia": Variant("sia"),
     "gavel": Variant("gavel"),
-    "hops, knows types only": Variant("hops", Sensing.TYPES),
-    "hops, rounds only": Variant("hops", Sensing.THREE_LAYER, when=When.ROUNDS),
+    "hops-late, knows types only": Variant(OURS, Sensing.TYPES),
+    "hops-late, rounds only": Variant(OURS, Sensing.THREE_LAYER, when=When.ROUNDS),
     "sia, rounds only": Variant("sia", when=When.ROUNDS),
     "gavel, rounds only": Variant("gavel", when=When.ROUNDS),
-    "hops, restarts ignored": Variant("hops", Sensing.THREE_LAYER, (("restart", False),)),
-    "hops, as in the paper": Variant(
-        "hops",
-        Sensing.SERVERS,
-        (("priority", "latency-ratio"), ("served", 0.0), ("restart", False), ("widen", False)),
-    ),
+    "hops-late, restarts ignored": Variant(OURS, Sensing.THREE_LAYER, (("restart", False),)),
+    "hops": Variant("hops", Sensing.SERVERS),
 }
-QUICK_VARIANTS = {name: VARIANTS[name] for name in ("hops", "sia", "gavel", "hops, knows types only")}
-THREE = ("hops", "sia", "gavel")
-LARGE_VARIANTS = (*THREE, *(f"{name}, rounds only" for name in THREE), "hops, as in the paper")
+QUICK_VARIANTS = {name: VARIANTS[name] for name in (OURS, "sia", "gavel", "hops-late, knows types only")}
+THREE = (OURS, "sia", "gavel")
+LARGE_VARIANTS = (*THREE, *(f"{name}, rounds only" for name in THREE), "hops")
 SENSING = {
-    "three layers": HOPS,
-    "no server factor": Variant("hops", Sensing.SERVERS),
-    "types only": Variant("hops", Sensing.TYPES),
+    "three layers": LATE,
+    "no server factor": Variant(OURS, Sensing.SERVERS),
+    "types only": Variant(OURS, Sensing.TYPES),
 }
 SENSED_JOBS, SENSED_PER_H = 150, 20.0  # of the part on sensing: half empty, so that there is a choice of servers
 SENSED_FACTOR = (0.75, 1.05)
@@ -125,7 +122,7 @@ def reproduce(scale: HopsScale) -> Iterator[tuple[str, Callable[[], Part]]]:
     large = [(large_cluster(), workload(seed, scale.large_jobs, 100.0), seed) for seed in large_seeds]
     yield "512 GPUs", partial(compare, _named(LARGE_VARIANTS if scale.priorities else THREE), large)
     if scale.priorities:
-        by_priority = {name: Variant("hops", Sensing.THREE_LAYER, (("priority", name),)) for name in scale.priorities}
+        by_priority = {name: Variant(OURS, Sensing.THREE_LAYER, (("priority", name),)) for name in scale.priorities}
         yield "512 GPUs, priorities", partial(compare, by_priority, large)
         sensed = [(large_cluster(), workload(seed, SENSED_JOBS, SENSED_PER_H), seed) for seed in large_seeds]
         yield "512 GPUs, sensing", partial(compare, SENSING, sensed, SENSED_FACTOR)
