@@ -65,7 +65,7 @@ def optimum(case: Instance) -> float:
         return 0.0 if list(done) == K else best
 
     nothing = (0.0,) * case.jobs
-    return rest((0,) * case.jobs, tuple(known.arrival_s.tolist()), nothing, (0.0,) * len(kind))
+    return rest((0,) * case.jobs, tuple(case.arrival_s.tolist()), nothing, (0.0,) * len(kind))
 
 
 @st.composite

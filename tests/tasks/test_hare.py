@@ -17,7 +17,7 @@ from fairlead.sim.tasks.schedules import best_of, run_rule
 def first(case: Instance, jobs: int) -> Instance:
     known = case.known
     return instance(
-        arrival_s=known.arrival_s[:jobs],
+        arrival_s=case.arrival_s[:jobs],
         rounds=case.rounds[:jobs],
         scale=known.scale[:jobs],
         task_s=known.task_s[:jobs],
@@ -32,7 +32,7 @@ def first(case: Instance, jobs: int) -> Instance:
 def test_the_rule_that_knows_no_future_does_not_depend_on_later_jobs(case: Instance, jobs: int) -> None:
     if jobs >= case.jobs:
         return
-    later_s = case.known.arrival_s[jobs]
+    later_s = case.arrival_s[jobs]
     some = first(case, jobs)
     one, other = (run_rule(one_case, weighted_srpt(one_case, advantage=ADVANTAGE)) for one_case in (case, some))
     for column in ("job", "round", "task", "gpu", "start_s", "end_s"):
@@ -54,7 +54,7 @@ def test_mid_points_of_a_job_ascend_and_come_after_its_arrival(case: Instance) -
         edges = np.cumsum(case.rounds)[:-1]
         for n, middle in enumerate(np.split(by_round, edges)):
             assert (np.diff(middle) > 0).all()
-            assert middle[0] >= case.known.arrival_s[n]
+            assert middle[0] >= case.arrival_s[n]
 
 
 @given(instances())

@@ -27,8 +27,8 @@ def same(one: list[FloatArray], other: list[FloatArray]) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_input_of_the_rule_has_no_lengths() -> None:
-    assert "rounds" not in {column.name for column in fields(Known)}
+def test_the_input_of_the_rule_has_neither_lengths_nor_arrival_times() -> None:
+    assert not {"rounds", "arrival_s"} & {column.name for column in fields(Known)}
 
 
 @given(instances(), st.integers(0, 11), st.integers(1, 9), st.sampled_from((1.0, float("inf"))))
@@ -50,7 +50,7 @@ def test_decisions_do_not_depend_on_jobs_that_come_later(case: Instance, jobs: i
         return
     known = case.known
     first = instance(
-        arrival_s=known.arrival_s[:jobs],
+        arrival_s=case.arrival_s[:jobs],
         rounds=case.rounds[:jobs],
         scale=known.scale[:jobs],
         task_s=known.task_s[:jobs],
@@ -59,7 +59,7 @@ def test_decisions_do_not_depend_on_jobs_that_come_later(case: Instance, jobs: i
         sync_s=known.sync_s[:jobs],
         switch_s=known.switch_s[:jobs],
     )
-    later_s = float(known.arrival_s[jobs])
+    later_s = float(case.arrival_s[jobs])
     same(until(run_rule(case, hlas(known)), later_s), until(run_rule(first, hlas(first.known)), later_s))
 
 

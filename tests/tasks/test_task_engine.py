@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from building import TASK_POLICIES, job, profile, run_checked, setup, setups, speed
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Served
-from fairlead.model.tasks import Instance, Known, Rule, TaskPlan
+from fairlead.model.tasks import Instance, Known, Rule, Sized, TaskPlan
 from fairlead.policies import as_round_policy
 from fairlead.policies.policy import Knows, TaskPolicy
 from fairlead.rates.profile import Profile
@@ -158,17 +158,57 @@ def test_a_cost_of_moves_is_paid_at_every_switch() -> None:
     assert float(dear.end_s[:2].max()) >= 18_500.0
 
 
-@pytest.mark.parametrize("policy", [p for p in TASK_POLICIES if Knows.LENGTHS not in p.knows], ids=attrgetter("name"))
-def test_a_policy_that_does_not_know_lengths_does_not_see_them(policy: TaskPolicy) -> None:
+@every_task_policy
+def test_a_policy_sees_lengths_and_arrival_times_only_if_it_declares_them(policy: TaskPolicy) -> None:
     shown: list[object] = []
 
-    def plan(jobs: Known) -> TaskPlan:
+    def plan(jobs: Any) -> TaskPlan:
         shown.append(jobs)
-        return cast(Callable[[Known], TaskPlan], policy.plan)(jobs)
+        return cast(Callable[[Any], TaskPlan], policy.plan)(jobs)
 
-    simulate(setup([job("a"), job("b", 2)], "v100:2", replace(policy, plan=plan)))
+    simulate(setup([job("a"), job("b", 2, at=60.0), job("c", at=120.0)], "v100:2", replace(policy, plan=plan)))
 
-    assert [type(jobs) for jobs in shown] == [Known]
+    assert shown
+    for jobs in shown:
+        assert hasattr(jobs, "rounds") == (Knows.LENGTHS in policy.knows)
+        assert hasattr(jobs, "arrival_s") == (Knows.ARRIVALS in policy.knows)
+        assert not hasattr(jobs.known if hasattr(jobs, "known") else jobs, "arrival_s")
+
+
+def _by_later_jobs(known: Known) -> TaskPlan:
+    """The key of each job is the width of the last job of all."""
+    return TaskPlan((("peeks", Rule(np.full(known.jobs, known.scale[-1]), np.zeros(known.jobs))),))
+
+
+def _by_number_of_jobs(jobs: Sized) -> TaskPlan:
+    nothing = np.zeros(jobs.jobs)
+    return TaskPlan((("counts", Rule(nothing, nothing, sigma=1.0 + jobs.jobs)),))
+
+
+def _in_one_list(jobs: Sized) -> TaskPlan:
+    return TaskPlan((("list", np.repeat(np.arange(jobs.jobs), jobs.rounds)),))
+
+
+@pytest.mark.parametrize(
+    ("plan", "knows"),
+    [(_by_later_jobs, ()), (_by_number_of_jobs, (Knows.LENGTHS,)), (_in_one_list, (Knows.LENGTHS,))],
+)
+def test_a_plan_that_depends_on_jobs_that_have_not_arrived_is_refused(plan: Any, knows: tuple[Knows, ...]) -> None:
+    jobs = [job("a"), job("b", at=60.0), job("c", 2, at=120.0)]
+
+    with pytest.raises(InputError, match="plans the first 1 jobs differently if it sees later ones"):
+        simulate(setup(jobs, "v100:2", TaskPolicy("peeks", "", "", plan, frozenset(knows))))
+
+
+def test_jobs_that_arrive_together_may_be_planned_together() -> None:
+    state = simulate(setup([job("a"), job("b")], "v100:2", TaskPolicy("peeks", "", "", _by_later_jobs))).state
+
+    assert summarise(state).jobs_finished == 2
+
+
+def test_arrivals_without_lengths_cannot_be_declared() -> None:
+    with pytest.raises(InputError, match="declares arrivals without lengths"):
+        TaskPolicy("half", "", "", _by_later_jobs, frozenset({Knows.ARRIVALS}))
 
 
 @pytest.mark.parametrize("policy", [p for p in TASK_POLICIES if Knows.ARRIVALS not in p.knows], ids=attrgetter("name"))

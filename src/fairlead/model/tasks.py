@@ -9,8 +9,9 @@ GPUs are numbered type by type.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Protocol
 
 import numpy as np
 
@@ -23,9 +24,8 @@ NO_TABLE.flags.writeable = False
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What is known about jobs when they arrive: all but their lengths. Rules that are not clairvoyant see this."""
+    """What is known about a job when it arrives, for jobs in the order of arrival: no arrival times and no lengths."""
 
-    arrival_s: FloatArray  # n  ascending
     weight: FloatArray  # n
     scale: IntArray  # n  k: tasks per round
     task_s: FloatArray  # n,g  T; inf = cannot run there
@@ -35,7 +35,7 @@ class Known:
 
     @property
     def jobs(self) -> int:
-        return len(self.arrival_s)
+        return len(self.weight)
 
     @property
     def fastest_s(self) -> FloatArray:
@@ -53,12 +53,46 @@ class Known:
         return np.asarray(1.0 / (self.gpus / self.task_s).sum(axis=1))
 
 
+class HasLengths(Protocol):
+    """Jobs with their lengths: what `Sized` and `Instance` have in common."""
+
+    @property
+    def known(self) -> Known: ...
+
+    @property
+    def rounds(self) -> IntArray: ...
+
+    @property
+    def jobs(self) -> int: ...
+
+    @property
+    def tasks(self) -> IntArray: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Instance:
-    """Jobs with their lengths. Jobs are in the order of their arrival."""
+class Sized:
+    """Jobs with their lengths but without arrival times, for a policy that does not know the future."""
 
     known: Known
     rounds: IntArray  # n  R
+
+    @property
+    def jobs(self) -> int:
+        return self.known.jobs
+
+    @property
+    def tasks(self) -> IntArray:
+        """n  The number of tasks, K = R k."""
+        return np.asarray(self.rounds * self.known.scale)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instance:
+    """Jobs with their lengths and arrival times, in the order of their arrival: everything that happens."""
+
+    known: Known
+    rounds: IntArray  # n  R
+    arrival_s: FloatArray  # n  ascending
     last: FloatArray = field(
         default_factory=lambda: NO_TABLE
     )  # n  the length of the last round as a fraction of a round; empty = 1
@@ -74,6 +108,11 @@ class Instance:
     def tasks(self) -> IntArray:
         """n  The number of tasks, K = R k."""
         return np.asarray(self.rounds * self.known.scale)
+
+    @property
+    def sized(self) -> Sized:
+        """The jobs without their arrival times."""
+        return Sized(self.known, self.rounds)
 
     @property
     def last_part(self) -> FloatArray:
@@ -115,7 +154,6 @@ def instance(
     order = np.argsort(arrival_s, kind="stable")
     n = len(arrival_s)
     known = Known(
-        np.asarray(arrival_s, dtype=np.float64)[order],
         (np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64))[order],
         np.asarray(scale, dtype=np.int64)[order],
         np.asarray(task_s, dtype=np.float64)[order],
@@ -123,7 +161,14 @@ def instance(
         np.asarray(gpus, dtype=np.int64),
         (np.zeros(n) if switch_s is None else np.asarray(switch_s, dtype=np.float64))[order],
     )
-    return Instance(known, np.asarray(rounds, dtype=np.int64)[order])
+    return Instance(known, np.asarray(rounds, dtype=np.int64)[order], np.asarray(arrival_s, dtype=np.float64)[order])
+
+
+def first_jobs(jobs: Instance, count: int) -> Instance:
+    """The jobs that arrive first."""
+    known = jobs.known
+    columns = {name: getattr(known, name)[:count] for name in ("weight", "scale", "task_s", "sync_s", "switch_s")}
+    return Instance(replace(known, **columns), jobs.rounds[:count], jobs.arrival_s[:count], jobs.last[:count])
 
 
 class Choice(IntEnum):
@@ -206,16 +251,16 @@ def weighted_completion_s(problem: Instance, schedule: Schedule) -> float:
 def weighted_jct_s(problem: Instance, schedule: Schedule) -> float:
     """The weighted mean job completion time, sum_n w_n (C_n - a_n) / sum_n w_n."""
     known = problem.known
-    return float(known.weight @ (completions_s(problem, schedule) - known.arrival_s) / known.weight.sum())
+    return float(known.weight @ (completions_s(problem, schedule) - problem.arrival_s) / known.weight.sum())
 
 
 def _check(problem: Instance) -> None:
     known, n, g = problem.known, problem.known.jobs, len(problem.known.gpus)
-    shapes = [known.weight, known.scale, known.switch_s, problem.rounds]
+    shapes = [problem.arrival_s, known.scale, known.switch_s, problem.rounds]
     if any(len(column) != n for column in shapes) or known.task_s.shape != (n, g) or known.sync_s.shape != (n, g):
         raise InputError(f"tasks: columns differ in length; expected {n} jobs and {g} GPU types in all of them")
     for name, column, low in (
-        ("arrival_s", known.arrival_s, 0.0),
+        ("arrival_s", problem.arrival_s, 0.0),
         ("sync_s", known.sync_s, 0.0),
         ("switch_s", known.switch_s, 0.0),
         ("task_s", np.where(np.isposinf(known.task_s), 1.0, known.task_s), np.nextafter(0.0, 1.0)),
@@ -228,7 +273,7 @@ def _check(problem: Instance) -> None:
             raise InputError(f"tasks: {name} holds {column.min(initial=0)}; expected finite numbers from {low:g} up")
     if not np.isfinite(known.task_s[:, known.gpus > 0]).any(axis=1).all():
         raise InputError("tasks: a job cannot run on any GPU of the cluster")
-    if (np.diff(known.arrival_s) < 0).any():
+    if (np.diff(problem.arrival_s) < 0).any():
         raise InputError("tasks: jobs must be in the order of their arrival; build them with `instance`")
     if known.gpus.sum() < 1 or (known.gpus < 0).any():
         raise InputError(f"tasks: GPU counts are {known.gpus.tolist()}; expected at least one GPU")

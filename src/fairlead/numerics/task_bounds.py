@@ -34,7 +34,7 @@ def critical_path(instance: Instance) -> float:
     """sum_n w_n (a_n + R_n (p_n + s_n)): the bound if each job were alone on its best GPUs."""
     known = instance.known
     chain_s = instance.rounds * (known.fastest_s + known.quickest_sync_s)
-    return float(known.weight @ (known.arrival_s + chain_s))
+    return float(known.weight @ (instance.arrival_s + chain_s))
 
 
 def pooled(instance: Instance, *, most_blocks: int = MOST_BLOCKS) -> Midpoints:
@@ -63,7 +63,7 @@ def pooled(instance: Instance, *, most_blocks: int = MOST_BLOCKS) -> Midpoints:
     column = np.concatenate([follower, follower - 1, B + job[ends], ends])
     value = np.concatenate([np.ones(len(follower)), -np.ones(len(follower)), np.ones(N), -np.ones(N)])
     start, index, value = columns_from_entries(row, column, value, B + N)
-    low = np.concatenate([np.where(first, (known.arrival_s + p / 2)[job] + half_s, 0.0), np.zeros(N)])
+    low = np.concatenate([np.where(first, (instance.arrival_s + p / 2)[job] + half_s, 0.0), np.zeros(N)])
     gap_s = half_s[follower] + half_s[follower - 1] + step[follower]
     tail_s = (half_s + (p / 2 + s)[job])[ends]
     program = LinearProgram(
@@ -104,7 +104,7 @@ def mean_busy_time(instance: Instance, *, intervals: int = INTERVALS, until_s: f
     types = np.flatnonzero(known.gpus > 0)
     grid = _grid(instance, intervals, until_s)
     width_s = np.diff(grid)
-    after_s = np.clip(grid[None, 1:] - np.maximum(grid[None, :-1], known.arrival_s[:, None]), 0.0, None)  # n,t
+    after_s = np.clip(grid[None, 1:] - np.maximum(grid[None, :-1], instance.arrival_s[:, None]), 0.0, None)  # n,t
     n, t = np.nonzero(after_s > 0)
     N, I, G, pairs = instance.jobs, len(width_s), len(types), len(n)
     # Columns: z by (pair, type), then C. Rows: c1, c2, c3, c5, c6.
@@ -112,7 +112,7 @@ def mean_busy_time(instance: Instance, *, intervals: int = INTERVALS, until_s: f
     kinds, kind_row = np.tile(types, pairs), np.tile(np.arange(G), pairs)
     z, C = np.arange(pairs * G), pairs * G + np.arange(N)
     T, S = known.task_s[jobs, kinds], known.sync_s[jobs, kinds]
-    begin_s = np.maximum(grid[slots], known.arrival_s[jobs])
+    begin_s = np.maximum(grid[slots], instance.arrival_s[jobs])
     c2, c3, c5, c6 = N, N + G * I, 2 * N + G * I, 3 * N + G * I
     row = np.concatenate(
         [
@@ -134,9 +134,9 @@ def mean_busy_time(instance: Instance, *, intervals: int = INTERVALS, until_s: f
     tail_s = s + p / 2 + (instance.rounds - 1) * (p + s) / 2
     program = LinearProgram(
         cost=np.concatenate([np.zeros(len(z)), known.weight]),
-        low=np.concatenate([np.zeros(len(z)), known.arrival_s + instance.rounds * (p + s)]),
+        low=np.concatenate([np.zeros(len(z)), instance.arrival_s + instance.rounds * (p + s)]),
         high=np.full(len(z) + N, infinite),
-        row_low=np.concatenate([K, np.full(G * I, -infinite), tail_s, known.arrival_s, np.full(pairs, -infinite)]),
+        row_low=np.concatenate([K, np.full(G * I, -infinite), tail_s, instance.arrival_s, np.full(pairs, -infinite)]),
         row_high=np.concatenate(
             [
                 K.astype(np.float64),
@@ -200,9 +200,9 @@ def _grid(instance: Instance, intervals: int, until_s: float | None) -> FloatArr
     """Ends of the intervals: equal steps up to `until_s`, then one interval up to the end of any sensible schedule."""
     known = instance.known
     slowest_s = known.task_s[:, known.gpus > 0].max(axis=1) + known.sync_s[:, known.gpus > 0].max(axis=1)
-    over_s = float(known.arrival_s[-1] + ((slowest_s + known.switch_s) * instance.tasks).sum())
+    over_s = float(instance.arrival_s[-1] + ((slowest_s + known.switch_s) * instance.tasks).sum())
     fine_s = (
-        min(over_s, until_s) if until_s is not None else float(known.arrival_s[-1] + instance.tasks @ known.fluid_s)
+        min(over_s, until_s) if until_s is not None else float(instance.arrival_s[-1] + instance.tasks @ known.fluid_s)
     )
     return np.concatenate([np.linspace(0.0, fine_s, intervals + 1), [over_s] if over_s > fine_s else []])
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.tasks import Instance, Rule, TaskPlan
+from fairlead.model.tasks import HasLengths, Instance, Rule, Sized, TaskPlan
 from fairlead.numerics.task_bounds import Midpoints, pooled
 from fairlead.policies.gpu_choice import MILD_ADVANTAGE, comparative, priced
 from fairlead.policies.policy import Knows, TaskPolicy
@@ -33,9 +33,9 @@ def plan(instance: Instance, *, most_jobs: int = MOST_JOBS) -> TaskPlan:
     return TaskPlan(tuple(candidates(instance) if few else by_remaining_work(instance)))
 
 
-def replan(instance: Instance, *, sigma: float = SIGMA, advantage: float = MILD_ADVANTAGE) -> TaskPlan:
+def replan(jobs: Sized, *, sigma: float = SIGMA, advantage: float = MILD_ADVANTAGE) -> TaskPlan:
     """The online plan: lengths are known, arrivals are not. After every event, the shortest remaining work goes first."""
-    return TaskPlan((("srpt", weighted_srpt(instance, sigma=sigma, advantage=advantage)),))
+    return TaskPlan((("srpt", weighted_srpt(jobs, sigma=sigma, advantage=advantage)),))
 
 
 def faithful(instance: Instance, midpoints: Midpoints) -> IntArray:
@@ -58,10 +58,10 @@ def bounded(instance: Instance, midpoints: Midpoints) -> IntArray:
     return _listed(np.repeat(np.arange(instance.jobs), instance.rounds), midpoints.by_round)
 
 
-def weighted_srpt(instance: Instance, *, sigma: float = SIGMA, advantage: float = 0.0) -> Rule:
+def weighted_srpt(jobs: HasLengths, *, sigma: float = SIGMA, advantage: float = 0.0) -> Rule:
     """key = tasks not yet started * f_n / w_n. It knows lengths, and nothing about jobs that have not arrived."""
-    per_task = instance.known.fluid_s / instance.known.weight
-    return Rule(instance.tasks * per_task, -per_task, sigma=sigma, cost_s=comparative(instance.known, advantage))
+    per_task = jobs.known.fluid_s / jobs.known.weight
+    return Rule(jobs.tasks * per_task, -per_task, sigma=sigma, cost_s=comparative(jobs.known, advantage))
 
 
 def by_midpoints(instance: Instance, by_round: FloatArray, *, sigma: float = SIGMA) -> Rule:
@@ -101,14 +101,14 @@ def fluid_midpoints(instance: Instance) -> FloatArray:
     left = instance.tasks * known.fluid_s  # n  seconds of the whole machine
     size = left.copy()
     cap = np.minimum(1.0, known.scale * known.fluid_s / (known.fastest_s + known.quickest_sync_s))
-    times: list[list[float]] = [[float(a)] for a in known.arrival_s]
+    times: list[list[float]] = [[float(a)] for a in instance.arrival_s]
     done: list[list[float]] = [[0.0] for _ in range(N)]
     now_s, arrived = 0.0, 0
     active: list[int] = []
     while active or arrived < N:
         if not active:
-            now_s = max(now_s, float(known.arrival_s[arrived]))
-        while arrived < N and known.arrival_s[arrived] <= now_s:
+            now_s = max(now_s, float(instance.arrival_s[arrived]))
+        while arrived < N and instance.arrival_s[arrived] <= now_s:
             active.append(arrived)
             arrived += 1
         jobs = np.array(active)
@@ -118,7 +118,7 @@ def fluid_midpoints(instance: Instance) -> FloatArray:
         served = rate > 0
         step_s = float((left[jobs[served]] / rate[served]).min())
         if arrived < N:
-            step_s = min(step_s, float(known.arrival_s[arrived]) - now_s)
+            step_s = min(step_s, float(instance.arrival_s[arrived]) - now_s)
         now_s += step_s
         left[jobs] -= rate * step_s
         for n in jobs[served].tolist():

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from fairlead.model.allocation import Allocation, Level
 from fairlead.model.errors import InputError
-from fairlead.model.tasks import Instance, Known, TaskPlan
+from fairlead.model.tasks import Instance, Known, Sized, TaskPlan
 from fairlead.model.view import View
 from fairlead.model.words import did_you_mean
 
@@ -47,8 +47,9 @@ class Allocate(Protocol[M]):
     def __call__(self, view: View, memory: M | None, /) -> tuple[Allocation, M]: ...
 
 
-# All jobs -> one plan. A policy that does not declare lengths gets `Known`, which has none. Parameters are as above.
-PlanTasks: TypeAlias = Callable[[Instance], TaskPlan] | Callable[[Known], TaskPlan]
+# All jobs -> one plan. A policy gets what it declares to know and nothing else: `Known` has neither lengths nor arrival
+# times, `Sized` has lengths, `Instance` has both. Parameters are as above.
+PlanTasks: TypeAlias = Callable[[Instance], TaskPlan] | Callable[[Sized], TaskPlan] | Callable[[Known], TaskPlan]
 
 
 @dataclass(frozen=True)  # without slots, which Python 3.11 cannot combine with calls of `RoundPolicy[...]`
@@ -99,6 +100,13 @@ class TaskPolicy:
     paper: str
     plan: PlanTasks
     knows: frozenset[Knows] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.knows == {Knows.ARRIVALS}:
+            raise InputError(
+                f"policy {self.name} declares arrivals without lengths, which no input of a plan has; "
+                "declare Knows.LENGTHS too, or neither"
+            )
 
     @property
     def level(self) -> Level:

@@ -29,7 +29,7 @@ def violations(instance: Instance, schedule: Schedule, pace: FloatArray | None =
     k = known.scale[expected]
     if not (np.array_equal(schedule.round[rows], within // k) and np.array_equal(schedule.task[rows], within % k)):
         return ["a round does not have each of its k tasks once"]
-    if (schedule.start_s < known.arrival_s[schedule.job] - SLACK_S).any():
+    if (schedule.start_s < instance.arrival_s[schedule.job] - SLACK_S).any():
         mistakes.append("a task starts before its job arrives")
     return (
         mistakes

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
@@ -17,12 +16,13 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Arrived, Event, Finished, Served
 from fairlead.model.jobs import JobSpec
-from fairlead.model.tasks import Instance, Known, Rule, Schedule, TaskPlan, completions_s, row_parts
+from fairlead.model.tasks import Instance, Rule, Schedule, completions_s, row_parts
 from fairlead.policies.policy import Knows, TaskPolicy
 from fairlead.rates.estimator import Estimator
 from fairlead.rounds.loop import Journal, Run, Settings, boundaries
 from fairlead.rounds.state import State
 from fairlead.sim.tasks.jobs import TaskJobs, as_tasks
+from fairlead.sim.tasks.planning import plan_for
 from fairlead.sim.tasks.schedules import best_of
 from fairlead.sim.truth import Truth
 
@@ -67,7 +67,8 @@ def run_tasks(
 def dispatch(jobs: TaskJobs, policy: TaskPolicy) -> Schedule:
     """Ask the policy, which sees what it declares to know, and run its plan in the true world."""
     believed = jobs.believed
-    candidates = [(name, _with_costs(candidate, believed)) for name, candidate in _plan(policy, believed).candidates]
+    plan = plan_for(policy, believed)
+    candidates = [(name, _with_costs(candidate, believed)) for name, candidate in plan.candidates]
     if len(candidates) > 1:
         if not {Knows.LENGTHS, Knows.ARRIVALS} <= policy.knows:
             raise BrokenInvariantError(f"policy {policy.name} tries several plans and does not know all jobs")
@@ -77,28 +78,13 @@ def dispatch(jobs: TaskJobs, policy: TaskPolicy) -> Schedule:
     return best_of(jobs.true, fitted, jobs.pace)[1]
 
 
-def _plan(policy: TaskPolicy, jobs: Instance) -> TaskPlan:
-    """The plan that the policy returns, checked because policies may be plug-ins. It sees lengths if it declares them."""
-    plan: object
-    if Knows.LENGTHS in policy.knows:
-        plan = cast(Callable[[Instance], TaskPlan], policy.plan)(jobs)
-    else:
-        plan = cast(Callable[[Known], TaskPlan], policy.plan)(jobs.known)
-    if isinstance(plan, TaskPlan):
-        return plan
-    raise InputError(
-        f"policy {policy.name} returned {type(plan).__name__.replace('NoneType', 'None')}; plan must return a TaskPlan, "
-        'such as TaskPlan((("my rule", rule),))'
-    )
-
-
 def events_of(
     jobs: TaskJobs, schedule: Schedule, specs: list[JobSpec], total: list[float], round_s: float
 ) -> Iterator[Event]:
     """The events of a schedule, in order of time."""
     segments = _segments(jobs, schedule, round_s)
     N = len(specs)
-    times_s = np.concatenate((segments.end_s, jobs.true.known.arrival_s, segments.start_s))
+    times_s = np.concatenate((segments.end_s, jobs.true.arrival_s, segments.start_s))
     kind = np.repeat((_FINISHED, _ARRIVED, _SERVED), (N, N, len(segments.start_s)))
     which = np.concatenate((np.arange(N), np.arange(N), np.arange(len(segments.start_s))))
     order = np.lexsort((which, kind, times_s))

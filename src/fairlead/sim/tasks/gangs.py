@@ -54,7 +54,7 @@ class _Gangs:
         self.keys: dict[int, tuple[float, int]] = {}
 
     def run(self) -> None:
-        arrivals: list[float] = self.instance.known.arrival_s.tolist()
+        arrivals: list[float] = self.instance.arrival_s.tolist()
         arrived = 0
         while arrived < len(arrivals) or self.ends:
             now = min(

@@ -56,11 +56,12 @@ def as_tasks(
     per_step = np.array([truth.rates.samples_per_step(spec.model, spec.gpus) for spec in jobs]) / np.maximum(scale, 1)
     turn_s = switch * group * fastest_s if switch_s is None else np.full(len(jobs), switch_s)
 
+    arrival_s = np.array([spec.arrival_s for spec in jobs])
+
     def known(times: Sequence[tuple[FloatArray, FloatArray]]) -> Known:
         T = np.array([T for T, _ in times]).reshape(compute_s.shape) * group[:, None]
         S = np.array([S for _, S in times]).reshape(compute_s.shape) * group[:, None]
         return Known(
-            arrival_s=np.array([spec.arrival_s for spec in jobs]),
             weight=np.array([spec.weight for spec in jobs]),
             scale=scale,
             task_s=np.where(np.isinf(compute_s), np.inf, T),
@@ -70,12 +71,17 @@ def as_tasks(
         )
 
     return TaskJobs(
-        believed=Instance(known(believed_times), *_rounds(declared, group)),
-        true=Instance(known(real), *_rounds(steps, group)),
+        believed=_instance(known(believed_times), arrival_s, declared, group),
+        true=_instance(known(real), arrival_s, steps, group),
         pace=1.0 / np.array(truth.factor)[nodes_of_gpus(cluster)],
         samples=per_step * group,
         task_s=task_s,
     )
+
+
+def _instance(known: Known, arrival_s: FloatArray, steps: FloatArray, group: FloatArray) -> Instance:
+    rounds, last = _rounds(steps, group)
+    return Instance(known, rounds, arrival_s, last)
 
 
 def nodes_of_gpus(cluster: Cluster) -> IntArray:

@@ -24,7 +24,7 @@ def run_rule(instance: Instance, rule: Rule, pace: FloatArray | None = None) -> 
 
     known = instance.known
     columns = kernel.run_events(
-        known.arrival_s,
+        instance.arrival_s,
         instance.rounds,
         known.scale,
         known.task_s,
@@ -64,7 +64,7 @@ def run_list(instance: Instance, job: IntArray, *, earliest_finish: bool, pace: 
         known.task_s,
         known.sync_s,
         known.switch_s,
-        known.arrival_s,
+        instance.arrival_s,
         known.gpus,
         earliest_finish,
         blind_rank(instance),

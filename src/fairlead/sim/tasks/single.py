@@ -24,7 +24,7 @@ def run_single(instance: Instance, plan: MatchJobs) -> Schedule:
     size_s = instance.rounds[:, None] * (known.scale[:, None] * known.task_s + known.sync_s)
     by_gpu = size_s[:, type_of]
     free_s, last_job = np.zeros(len(type_of)), np.full(len(type_of), -1)
-    events = [(float(arrival), n) for n, arrival in enumerate(known.arrival_s)]
+    events = [(float(arrival), n) for n, arrival in enumerate(instance.arrival_s)]
     heapq.heapify(events)
     waiting: list[int] = []
     parts: list[Schedule] = []

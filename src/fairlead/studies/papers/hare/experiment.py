@@ -119,7 +119,7 @@ def compare(setting: TaskWorkload, seeds: Sequence[int], *, intervals: int = 0) 
         instance = draw(setting, seed)
         middle = pooled(instance, most_blocks=BLOCKS)
         schedules = {name: _checked(instance, run(instance, middle)) for name, run in SCHEDULERS.items()}
-        took = {name: completions_s(instance, one) - instance.known.arrival_s for name, one in schedules.items()}
+        took = {name: completions_s(instance, one) - instance.arrival_s for name, one in schedules.items()}
         until = float(np.quantile(took["hare"], DONE))
         for name, schedule in schedules.items():
             jct.setdefault(name, []).append(weighted_jct_s(instance, schedule))
@@ -252,5 +252,5 @@ def _gaps(instance: Instance, schedule: Schedule, middle: Midpoints, intervals: 
     """sum w C / LB, and sum w (C - a) / (LB - sum w a), which is stricter."""
     bound = best_bound(instance, middle, intervals=intervals, until_s=float(schedule.end_s.max()))
     total = weighted_completion_s(instance, schedule)
-    came = float(instance.known.weight @ instance.known.arrival_s)
+    came = float(instance.known.weight @ instance.arrival_s)
     return total / bound, (total - came) / (bound - came)
