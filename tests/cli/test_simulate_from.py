@@ -18,7 +18,8 @@ from fairlead.service.store.directory import make, open_directory
 TRACE = "id,tenant,model,arrival_s,gpus,steps\n" + "".join(
     f"j{i},{'xy'[i % 2]},resnet50,{300 * i},{1 + i % 2},{20000 + 9000 * i}\n" for i in range(8)
 )
-WORLD = "--mtbf 2h --repair 10m --length-error 0.3 --server-factors 0.7:1 --sensing three-layer --seed 3"
+HIDDEN = "--length-error 0.3 --server-factors 0.7:1 --sensing three-layer --sensing-noise 0.1"
+WORLD = f"--mtbf 2h --repair 10m {HIDDEN} --seed 3"
 
 
 class Fairlead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,4 +123,4 @@ def test_what_was_learnt_is_part_of_the_folded_state(tmp_path: Path) -> None:
 def test_the_journal_of_a_run_that_does_not_learn_has_no_learnt_rates(tmp_path: Path) -> None:
     simulate(made(Sensing.TABLE), tmp_path / "journal")
 
-    assert "sensing" not in (tmp_path / "journal").read_text().splitlines()[0]
+    assert "sensing" not in json.loads((tmp_path / "journal").read_text().splitlines()[0])

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 _SETTINGS = {"round_": "round_s", "decide": "when", "min_run": "min_run_s"}
 _WORLD = {
     "server_factors": "server_factor",
+    "job_server_factors": "job_server_factor",
     "mtbf": "mtbf_s",
     "repair": "repair_s",
     "checkpoint_every": "checkpoint_s",
     "length_error": "length_error",
+    "report_every": "report_s",
+    "sensing_noise": "sensing_noise",
     "seed": "seed",
 }
 _FIXED = {

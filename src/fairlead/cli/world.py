@@ -52,6 +52,14 @@ class WorldOptions:
         str,
         typer.Option("--server-factors", help="Hidden speed of every node, uniform in LOW:HIGH.", metavar="LOW:HIGH"),
     ] = "1:1"
+    job_server_factors: Annotated[
+        str,
+        typer.Option(
+            "--job-server-factors",
+            help="Hidden speed of every job on every node, a further factor, uniform in LOW:HIGH.",
+            metavar="LOW:HIGH",
+        ),
+    ] = "1:1"
     mtbf: Annotated[
         str, typer.Option("--mtbf", help="Mean time between failures of a node; 0 = never.", metavar="DURATION")
     ] = "0"
@@ -97,6 +105,14 @@ class WorldOptions:
             metavar="table|types|servers|three-layer",
         ),
     ] = "table"
+    report_every: Annotated[
+        str,
+        typer.Option("--report-every", help="With --sensing: time between a job's reports.", metavar="DURATION"),
+    ] = "2m"
+    sensing_noise: Annotated[
+        float,
+        typer.Option("--sensing-noise", help="With --sensing: relative standard deviation of a reported speed."),
+    ] = 0.0
     skip_impossible: Annotated[bool, typer.Option("--skip-impossible", help="Leave out jobs that can never run.")] = (
         False
     )
@@ -144,12 +160,15 @@ class WorldOptions:
 
         return World(
             seed=seed,
-            server_factor=_factors(self.server_factors),
+            server_factor=_factors("--server-factors", self.server_factors),
+            job_server_factor=_factors("--job-server-factors", self.job_server_factors),
             mtbf_s=parse_duration(self.mtbf),
             repair_s=parse_duration(self.repair),
             checkpoint_s=parse_duration(self.checkpoint_every),
             length_error=self.length_error,
             profiling_s=parse_duration(self.profiling_cost),
+            report_s=parse_duration(self.report_every),
+            sensing_noise=self.sensing_noise,
         )
 
 
@@ -172,9 +191,9 @@ def _positive(option: str, text: str) -> float:
     return seconds
 
 
-def _factors(text: str) -> tuple[float, float]:
+def _factors(option: str, text: str) -> tuple[float, float]:
     low, _, high = text.partition(":")
     try:
         return float(low), float(high or low)
     except ValueError:
-        raise InputError(f'--server-factors "{text}" is not LOW:HIGH, such as 0.75:1.05') from None
+        raise InputError(f'{option} "{text}" is not LOW:HIGH, such as 0.75:1.05') from None

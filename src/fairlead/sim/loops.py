@@ -56,7 +56,7 @@ def loop_for(policy: AnyPolicy) -> Loop:
 
 
 def _run_rounds(policy: Policy, stage: Stage) -> tuple[Run, float]:
-    engine = SimEngine(stage.truth, stage.changes)
+    engine = SimEngine(stage.truth, stage.changes, senses=stage.state.learner is not None)
     done = run(engine, stage.state, policy, stage.settings, stage.journal, stage.tick, explain=stage.explain)
     return done, engine.profiling.gpu_s
 

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from fairlead.model.allocation import Spot
+from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster, NodeGroup, with_node, without_node
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
@@ -24,22 +25,37 @@ class World:
 
     seed: int = 0
     server_factor: tuple[float, float] = (1.0, 1.0)  # each node's hidden speed, uniform between these
+    job_server_factor: tuple[float, float] = (1.0, 1.0)  # each job's own on each node, a further factor, uniform
     mtbf_s: float = 0.0  # mean time between failures of one node; 0: never
     repair_s: float = 3600.0  # mean time to repair
     checkpoint_s: float = 1800.0  # a job saves its state this often; after a failure it resumes from the last save
     length_error: float = 0.0  # declared length = true length x uniform(1 - e, 1 + e)
     profiling_s: float = 0.0  # time to measure a new model on one type before it is scheduled; 0: its speeds are known
+    report_s: float = 120.0  # where speeds are learnt, running jobs report theirs this often
+    sensing_noise: float = 0.0  # relative standard deviation of the speed in a report
 
     def __post_init__(self) -> None:
-        low, high = self.server_factor
-        if not 0 < low <= high <= 10:
-            raise InputError(f"server factors {low}..{high}: wanted 0 < low <= high <= 10")
+        for name, (low, high) in (
+            ("server factors", self.server_factor),
+            ("job-server factors", self.job_server_factor),
+        ):
+            if not 0 < low <= high <= 10:
+                raise InputError(f"{name} {low}..{high}: wanted 0 < low <= high <= 10")
         if not 0 <= self.length_error < 1:
             raise InputError(f"length error {self.length_error}: wanted from 0 to below 1, such as 0.3")
         if not 0 <= self.profiling_s <= 86400:
             raise InputError(f"profiling takes {self.profiling_s} s on a type: wanted from 0 to a day")
+        if not 0 <= self.sensing_noise <= 1:
+            raise InputError(f"sensing noise {self.sensing_noise}: wanted from 0 to 1, such as 0.05")
+        if not 1 <= self.report_s <= 86400:
+            raise InputError(f"reports every {self.report_s} s: wanted from a second to a day")
         if self.checkpoint_s <= 0 or self.repair_s <= 0:
             raise InputError("the checkpoint interval and the repair time must be above 0")
+
+    @property
+    def hides_speeds(self) -> bool:
+        """Whether jobs run at other speeds than those in the table."""
+        return self.server_factor != (1.0, 1.0) or self.job_server_factor != (1.0, 1.0)
 
 
 class Truth:
@@ -61,21 +77,33 @@ class Truth:
         self.usable = cluster.node_gpus.copy()  # n  GPUs that other users do not hold
         self.world = world
         self.rates = rates
-        self._learnt = learnt
+        self.learnt = learnt
         self._gang: dict[str, GangRate] = {}  # by model
         self.factor = _factors(world, len(cluster.nodes))  # n
+        self._own_factor: dict[int, FloatArray] = {}  # job -> n  with its own effect on each node
         self.total = [_samples(spec, rates) for spec in jobs]  # j  samples
         self.restart_s = [rates.restart_s(spec.model) for spec in jobs]  # j
 
     def rate(self, j: int, spot: Spot) -> float:
         """Samples per second of the whole job."""
         model = self.jobs[j].model
-        if self._learnt is not None:
-            return self._learnt.predict(j, model, spot)
+        if self.learnt is not None:
+            return self.learnt.predict(j, model, spot)
         gang = self._gang.get(model)
         if gang is None:
             gang = self._gang[model] = partial(self.rates.at, model)
-        return spot_rate(gang, spot, self.cluster.type_of, self.factor)
+        return spot_rate(gang, spot, self.cluster.type_of, self._factor_for(j))
+
+    def _factor_for(self, j: int) -> Sequence[float] | FloatArray:
+        """n  The hidden speed of each node for this job. A job's draws for nodes that join follow those it has."""
+        low, high = self.world.job_server_factor
+        if low == high == 1.0:
+            return self.factor
+        factor = self._own_factor.get(j)
+        if factor is None:
+            draws = stream(self.world.seed, f"job-server factors of {self.jobs[j].id}")
+            factor = self._own_factor[j] = np.array(self.factor) * draws.uniform(low, high, len(self.factor))
+        return factor
 
     def add_node(self, name: str, group: NodeGroup) -> None:
         self._change_to(with_node(self.cluster, name, group))
@@ -87,6 +115,7 @@ class Truth:
                 low if low == high else float(stream(self.world.seed, f"server factor of {new}").uniform(low, high))
             )
             self.factor.append(hidden)
+        self._own_factor = {}
 
     def remove_node(self, node: int) -> None:
         self._change_to(without_node(self.cluster, node))

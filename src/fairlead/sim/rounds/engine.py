@@ -31,6 +31,7 @@ from fairlead.rounds.state import State
 from fairlead.sim.rounds.changes import Changes
 from fairlead.sim.rounds.faults import Faults
 from fairlead.sim.rounds.profiling import in_the_way, plan
+from fairlead.sim.rounds.reports import Reports
 from fairlead.sim.truth import Truth
 
 _FEW = 64  # stale entries that are not worth removing
@@ -42,14 +43,19 @@ class _Running(NamedTuple):
     spot: Spot
     rate: float
     resume_s: float
+    since_s: float  # `resume_s` or the last report, to which the counted samples belong
     end_s: float
 
 
 class SimEngine:
     """The simulated world. Jobs are identified by position, in order of arrival, which is the order of the trace."""
 
-    def __init__(self, truth: Truth, changes: Sequence[Change] = ()) -> None:
+    def __init__(self, truth: Truth, changes: Sequence[Change] = (), *, senses: bool = False) -> None:
+        """The world at time 0. If the scheduler `senses` speeds, starts show none and running jobs report theirs."""
         self._truth = truth
+        self._senses = senses
+        # Where the truth is what was learnt, reports could only confirm it.
+        self._reports = Reports(truth.world) if senses and truth.learnt is None else None
         self._changes = Changes(changes)
         self._down: set[int] = set()
         self._nowhere: set[int] = set()  # jobs that the cluster cannot run after its last change
@@ -75,15 +81,16 @@ class SimEngine:
     def from_state(cls, truth: Truth, state: State, faults_since_s: float = 0.0) -> SimEngine:
         """The world of a folded state at its time. The jobs of `truth` are those of the state, then later arrivals.
 
-        Running jobs continue from their samples, on their spots, at the rate that was last reported and with the rest of
-        their restart; a job without a rate continues from now at its true rate. Jobs that are starting or stopping have
+        Running jobs continue from their samples, on their spots, at the rate that was last reported (where reports are
+        noisy, at the true rate) and with the rest of their restart; a job without a rate continues from now at its true
+        rate. Jobs that are starting or stopping have
         done so immediately. Jobs on a node that is down are lost. A job past its true length ends now. Nodes that are
         down stay down until the world's draws repair them, or permanently if nodes never fail. The faults are those of a
         world that began at `faults_since_s`.
         """
         if truth.world.profiling_s:
             raise InputError("the measuring of new models is not simulated from a state; set the profiling time to 0")
-        engine, world = cls(truth), truth.world
+        engine, world = cls(truth, senses=state.learner is not None), truth.world
         engine._now_s, engine._arrived = state.now_s, state.jobs
         engine._faults = Faults(len(truth.cluster.nodes), world.mtbf_s, world.repair_s, world.seed, faults_since_s)
         gone = np.flatnonzero(state.cluster.node_gpus == 0).tolist()
@@ -113,7 +120,7 @@ class SimEngine:
         """Events of the next instant and kind, each by position.
 
         At the same instant, completions come first, then changes of the cluster, faults, jobs that pause for a trial or
-        continue after it, and arrivals.
+        continue after it, reports, and arrivals.
         """
         if self._answers:
             answers, self._answers = self._answers, []
@@ -123,9 +130,9 @@ class SimEngine:
             finish_s = self._next_finish_s()
             goes_on = not self._is_quiet and self._ended + self._stranded() < len(jobs)
             fault_s, change_s = (self._faults.next_s, self._changes.next_s) if goes_on else (math.inf, math.inf)
-            trial_s = self._next_trial_s()
+            trial_s, report_s = self._next_trial_s(), self._next_report_s()
             arrival_s = self.profiling.ready_s[self._arrived] if self._arrived < len(jobs) else math.inf
-            next_s = min(finish_s, change_s, fault_s, trial_s, arrival_s)
+            next_s = min(finish_s, change_s, fault_s, trial_s, report_s, arrival_s)
             if next_s > until_s or next_s == math.inf:
                 self._now_s = until_s if until_s < math.inf else self._now_s
                 return []
@@ -136,9 +143,10 @@ class SimEngine:
                 return self._change()
             if fault_s == next_s:
                 return self._fault()
-            if trial_s != next_s:
+            if trial_s != next_s and report_s != next_s:
                 return self._arrive()
-            if events := self._trial():  # a trial that makes no job pause causes no event
+            # A trial that makes no job pause causes no event, nor does an instant at which no report is due.
+            if events := self._trial() if trial_s == next_s else self._report():
                 return events
 
     def apply(self, decision: Decision) -> None:
@@ -163,7 +171,7 @@ class SimEngine:
     def _start_all(self, jobs: IntArray, spots: Sequence[Spot], now_s: float) -> Started:
         running = [self._start(j, spot, now_s) for j, spot in zip(jobs.tolist(), spots, strict=True)]
         rate, resume_s = np.array([run.rate for run in running]), np.array([run.resume_s for run in running])
-        return Started(now_s, jobs, rate, resume_s)
+        return Started(now_s, jobs, rate, resume_s, measured=not self._senses)
 
     def _start(self, j: int, spot: Spot, now_s: float) -> _Running:
         rate = self._truth.rate(j, spot)
@@ -171,25 +179,28 @@ class SimEngine:
             raise BrokenInvariantError(f"job {self._truth.jobs[j].id} was started where it cannot run, or twice")
         resume_s = now_s + (self._truth.restart_s[j] if j in self._ran else 0.0)
         end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / rate
-        run = self._running[j] = _Running(spot, rate, resume_s, end_s)
+        run = self._running[j] = _Running(spot, rate, resume_s, resume_s, end_s)
         self._ran.add(j)
         heapq.heappush(self._finishing, (end_s, j))
         return run
 
     def _continue(self, j: int, state: State) -> None:
         spot = state.spots[j]
-        rate, resume_s = float(state.rate[j]), max(float(state.resume_s[j]), float(state.at_s[j]))
+        rate, resume_s = float(state.rate[j]), float(state.resume_s[j])
+        since_s = max(resume_s, float(state.at_s[j]))
         if rate <= 0:
-            rate, resume_s = self._truth.rate(j, spot), max(resume_s, self._now_s)
+            since_s = max(since_s, self._now_s)
+        if rate <= 0 or self._truth.world.sensing_noise:
+            rate = self._truth.rate(j, spot)
         if rate <= 0:
             raise InputError(
                 f"job {state.specs[j].id} runs where no speed of its model is known; add it to the profile"
             )
-        end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / rate
+        end_s = since_s + max(self._total[j] - self._done[j], 0.0) / rate
         if end_s < self._now_s:
             end_s = self._now_s
-            self._total[j] = self._done[j] + rate * max(end_s - resume_s, 0.0)
-        self._running[j] = _Running(spot, rate, resume_s, end_s)
+            self._total[j] = self._done[j] + rate * max(end_s - since_s, 0.0)
+        self._running[j] = _Running(spot, rate, resume_s, since_s, end_s)
         heapq.heappush(self._finishing, (end_s, j))
 
     def _settle(self, state: State) -> None:
@@ -213,7 +224,7 @@ class SimEngine:
 
     def _done_at(self, j: int, time_s: float) -> float:
         run = self._running[j]
-        return self._done[j] + run.rate * max(time_s - run.resume_s, 0.0)
+        return self._done[j] + run.rate * max(time_s - run.since_s, 0.0)
 
     def _leave(self, jobs: IntArray, samples: list[float]) -> FloatArray:
         """Record that these jobs no longer run, and the samples (j) that they keep."""
@@ -336,7 +347,7 @@ class SimEngine:
         self._done[j] = self._done_at(j, self._now_s)
         resume_s = max(run.resume_s, self._now_s) + seconds
         end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / run.rate
-        self._running[j] = _Running(run.spot, run.rate, resume_s, end_s)
+        self._running[j] = _Running(run.spot, run.rate, resume_s, resume_s, end_s)
         heapq.heappush(self._finishing, (end_s, j))
         heapq.heappush(self._paused, (resume_s, j))
 
@@ -345,10 +356,34 @@ class SimEngine:
             self._now_s, np.array(jobs, dtype=np.int64), np.array([self._done[j] for j in jobs]), np.array(rate)
         )
 
+    def _next_report_s(self) -> float:
+        if self._reports is None or not self._running:
+            return math.inf
+        self._reports.skip_to(self._now_s)
+        return self._reports.next_s
+
+    def _report(self) -> list[Event]:
+        """The progress of every job that ran since its last report or its start for a whole interval."""
+        assert self._reports is not None
+        jobs = np.array(
+            [j for j, run in sorted(self._running.items()) if self._reports.is_due(run.since_s)], dtype=np.int64
+        )
+        noise = self._reports.noise(jobs)
+        self._reports.pop()
+        for j in jobs.tolist():
+            run, self._done[j] = self._running[j], self._done_at(j, self._now_s)
+            end_s = self._now_s + max(self._total[j] - self._done[j], 0.0) / run.rate
+            self._running[j] = run._replace(since_s=self._now_s, end_s=end_s)
+            heapq.heappush(self._finishing, (end_s, j))
+        self._drop_stale()
+        speeds = [self._running[j].rate * factor for j, factor in zip(jobs.tolist(), noise.tolist(), strict=True)]
+        return [self._progress(jobs.tolist(), speeds)] if jobs.size else []
+
     def _saved(self, j: int) -> float:
         """Samples in the job's last checkpoint."""
         run, every_s = self._running[j], self._truth.world.checkpoint_s
-        return self._done[j] + run.rate * (math.floor(max(self._now_s - run.resume_s, 0.0) / every_s) * every_s)
+        saved_s = math.floor(max(self._now_s - run.resume_s, 0.0) / every_s) * every_s  # after `resume_s`
+        return max(self._done[j] + run.rate * (saved_s - (run.since_s - run.resume_s)), 0.0)
 
     def _arrive(self) -> list[Event]:
         events: list[Event] = []

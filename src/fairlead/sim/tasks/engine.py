@@ -44,6 +44,11 @@ def run_tasks(
         raise InputError(
             f"policy {policy.name} decides single tasks, and that simulator has no failing nodes; leave out --mtbf"
         )
+    if truth.world.job_server_factor != (1.0, 1.0):
+        raise InputError(
+            f"policy {policy.name} decides single tasks, and in that simulator servers are equally fast for all jobs; "
+            "leave out --job-server-factors"
+        )
     result = Run()
     if not truth.jobs:
         return result

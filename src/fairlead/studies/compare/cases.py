@@ -92,8 +92,9 @@ def _name(case: Case) -> str:
 
 def changes_with_seed(world: World) -> bool:
     """Whether anything in the world is drawn at random."""
-    low, high = world.server_factor
-    return low != high or world.mtbf_s > 0 or world.length_error > 0
+    ranges = (world.server_factor, world.job_server_factor)
+    drawn = (world.mtbf_s, world.length_error, world.sensing_noise)
+    return any(low != high for low, high in ranges) or any(value > 0 for value in drawn)
 
 
 def _stays(line: Timeline) -> StayColumns | None:

@@ -9,4 +9,7 @@ from fairlead.sim.truth import World
 def world_of(header: Header) -> World | None:
     """The world in which the run was simulated; None if it was live."""
     world = header.more.get("world")
-    return None if world is None else World(**{**world, "server_factor": tuple(world["server_factor"])})
+    if world is None:
+        return None
+    ranges = {name: tuple(world[name]) for name in ("server_factor", "job_server_factor") if name in world}
+    return World(**{**world, **ranges})

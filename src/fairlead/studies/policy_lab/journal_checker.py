@@ -17,6 +17,7 @@ from typing import Any
 from fairlead.studies.policy_lab.reason_checker import NodesNow, check_reason, types_that_run
 
 SAME = 1e-6  # relative, for samples that are counted in two different ways
+DEVIATIONS = 8.0  # standard deviations by which a noisy report may be wrong
 BOUNDARY = 1e-6  # in rounds: how far from a multiple of the round a round may be decided
 
 
@@ -35,6 +36,8 @@ class JobReport:
     rate: float = 0.0
     resume_s: float = 0.0
     at_start: float = 0.0  # samples at its last start
+    saved: float = 0.0  # samples that are certain to be in a checkpoint
+    doubt: float = 0.0  # largest relative error of `rate`, if it comes from a noisy report
     done: float = 0.0
     reason: str = ""  # why it waits, as the last decision that had a new one said
     asked_to: str = ""  # "start", "stop" or "move" until the engine has answered
@@ -112,6 +115,7 @@ class _Checker:
                 report.holds, report.asked_to = row["holds"], asked_to.get(row["phase"], "")
                 report.since_s = math.inf if row["since_s"] is None else row["since_s"]
                 report.rate, report.resume_s, report.starts = row["rate"], row["resume_s"], 1
+                report.doubt = DEVIATIONS * self.header["world"].get("sensing_noise", 0.0)
             self.used.update(report.holds)
         for node, held in self.used.items():
             need(held <= self.usable[node], f"{node} begins with {held} GPUs held of {self.usable[node]}")
@@ -222,13 +226,19 @@ class _Checker:
             report = self._answer(job, "start")
             need(rate > 0 and resume_s >= self.now_s, f"{job} starts at rate {rate} from {resume_s}")
             report.rate, report.resume_s, report.at_start = rate, resume_s, report.done
+            report.saved, report.doubt = report.done, 0.0
 
     def _progress(self, record: dict[str, Any]) -> None:
         for job, samples, rate in zip(record["jobs"], record["samples"], record["rate"], strict=True):
             report = self._known(job)
             need(bool(report.holds) and not report.asked_to, f"{job} reports progress while it does not run")
+            before = report.rate
             self._count(job, report, samples)
-            report.at_start, report.rate, report.resume_s = samples, rate, max(report.resume_s, self.now_s)
+            if rate and before:  # a report, perhaps noisy: in a simulation a job runs on at the speed of its start
+                report.rate = before
+            else:  # it pauses, for which it saves its state, or continues
+                report.at_start, report.rate, report.resume_s = samples, rate, max(report.resume_s, self.now_s)
+                report.saved = samples
 
     def _served(self, record: dict[str, Any]) -> None:
         columns = zip(*(record[name] for name in ("jobs", "samples", "rate", "part", "gpus")), strict=True)
@@ -297,8 +307,8 @@ class _Checker:
             if not self.down & report.holds.keys():
                 self.unexplained[job] = set(report.holds)
             would = report.at_start + report.rate * max(self.now_s - report.resume_s, 0.0)
-            least = max(report.at_start, would - report.rate * every_s)
-            slack = SAME * max(would, 1.0)
+            least = max(report.saved, would - report.rate * every_s)
+            slack = SAME * max(would, 1.0) + report.doubt * abs(would - report.at_start)
             need(least - slack <= samples <= would + slack, f"{job} keeps {samples} of {would} samples")
             self.used.subtract(report.holds)
             report.holds, report.done, report.rate = {}, samples, 0.0
@@ -371,6 +381,7 @@ class _Checker:
         would = report.at_start + report.rate * max(self.now_s - report.resume_s, 0.0)
         # The allowance covers a few steps in the last digit of the time.
         slack = SAME * max(would, samples) + 4 * report.rate * math.ulp(self.now_s)
+        slack += report.doubt * abs(would - report.at_start)
         need(abs(would - samples) <= slack, f"{job} reports {samples} samples, its rate gave {would}")
         report.done, report.rate = samples, 0.0
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from fairlead.model.units import format_duration, format_number
 from fairlead.numerics.paired import ALPHA
+from fairlead.rates.three_layer import Sensing
+from fairlead.sim.truth import World
 from fairlead.studies.compare.answer import ComparisonAnswer, Metric, PolicyRow
 from fairlead.studies.compare.compare import Comparison
 from fairlead.studies.compare.table import by_tenant
@@ -86,21 +88,31 @@ def _load_text(load: float | None) -> str:
 def _world(answer: ComparisonAnswer) -> list[tuple[str, str]]:
     """The rules that were the same for all policies."""
     settings, world = answer.settings, answer.world
-    low, high = world.server_factor
     rows = [
         ("cluster", f"{gpus_of(answer)} in {answer.cluster.nodes} nodes"),
         ("round", format_duration(settings.round_s) + f", decided at {settings.when}"),
         ("minimum run", format_duration(settings.min_run_s)),
         ("restart cost", "each model's own" if answer.restart_s is None else format_duration(answer.restart_s)),
-        ("hidden server speeds", "none" if low == high == 1 else f"{low:g} to {high:g}"),
+        ("hidden server speeds", _range(world.server_factor)),
+        ("hidden speeds of jobs on servers", _range(world.job_server_factor)),
         ("failures", "none" if not world.mtbf_s else f"every {format_duration(world.mtbf_s)} per node"),
         ("error in declared lengths", "none" if not world.length_error else f"up to {world.length_error:.0%}"),
         ("measuring a new model", _profiling(world.profiling_s)),
-        ("speeds learnt while running", "no" if answer.sensing == "table" else str(answer.sensing)),
+        ("speeds learnt while running", "no" if answer.sensing == "table" else _sensing(answer.sensing, world)),
     ]
     if answer.tenant_weight:
         rows.append(("weights", ", ".join(f"{name} {weight:g}" for name, weight in answer.tenant_weight.items())))
     return rows
+
+
+def _range(factors: tuple[float, float]) -> str:
+    low, high = factors
+    return "none" if low == high == 1 else f"{low:g} to {high:g}"
+
+
+def _sensing(sensing: Sensing, world: World) -> str:
+    noise = f", reports off by {world.sensing_noise:.0%}" if world.sensing_noise else ""
+    return f"{sensing}, reported every {format_duration(world.report_s)}{noise}"
 
 
 def _profiling(seconds: float) -> str:

@@ -114,7 +114,7 @@ def _truth(
     state: State, future: Sequence[JobSpec], world: World, lengths: Lengths | None, rates: Estimator | None
 ) -> Truth:
     estimator = state.estimator
-    hidden = rates is not None or world.server_factor != _WORLD.server_factor
+    hidden = rates is not None or world.hides_speeds
     learnt = estimator.copy() if isinstance(estimator, Learns) and not hidden else None
     jobs = [*_known(state, lengths), *(_with_length(spec, 0.0, lengths) for spec in future)]
     return Truth(jobs, state.cluster, rates or estimator, world, learnt)
