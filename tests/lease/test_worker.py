@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from fairlead.lease.checkpoints import Checkpoints, SupersededError
-from fairlead.lease.worker import Worker, _gpus_of, _pace
+from fairlead.lease.worker import Worker, _gpus_of, _pace, own_work_s
 from waiting import PATIENCE_S, wait_for
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -204,6 +205,10 @@ def test_a_process_keeps_the_pace_of_the_gpus_that_it_represents(
     assert _pace(paces, [2, 2, 2], _gpus_of(rank, world, ranks, paces)) == pace
 
 
+def test_a_rank_without_a_task_slows_nothing_down() -> None:
+    assert _pace([1.0, 0.4, 0.4], [2, 1, 0], [2]) == 1.0
+
+
 def save(number: int, folder: Path, text: str) -> Path:
     return Checkpoints(folder, number).save(lambda into: (into / "x").write_text(text), {"step": 1})
 
@@ -269,3 +274,15 @@ def test_old_checkpoints_are_dropped_and_the_one_before_the_newest_is_kept(tmp_p
 
     assert sorted(path.name for path in tmp_path.glob("0*")) == ["0000000001-000004", "0000000001-000005"]
     assert newest(tmp_path, 2) == "4"
+
+
+def test_ranks_that_wait_for_each_other_do_not_slow_each_other_down_more_and_more() -> None:
+    """Two ranks on GPUs of a quarter of the speed; one of them is late once. A step is a second of work for both."""
+    awake_s, work_s, step_s = [0.0, 0.5], [math.inf, math.inf], []
+    for _ in range(40):
+        met_s = max(awake_s) + 1.0  # the ranks exchange gradients when the last of them has worked
+        work_s = [own_work_s(met_s - since_s, before_s) for since_s, before_s in zip(awake_s, work_s, strict=True)]
+        awake_s = [met_s + 3.0 * own_s for own_s in work_s]
+        step_s.append(max(awake_s) - met_s + 1.0)
+
+    assert max(step_s[2:]) < 1.2 * 4.0

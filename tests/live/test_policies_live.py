@@ -22,7 +22,9 @@ POLICIES: dict[str, dict[str, float]] = {
     "oef-coop": {},
     "oef-noncoop": {},
     "fft": {},
+    "fft-ranked": {},
     "hops": {},
+    "hops-late": {},
     "hlas-rounds": {"first_s": 2.0},  # its first queue is meant for hours of training, and these jobs train for seconds
 }
 CLUSTER, SPEEDS, PACE = "v100:2,k80:1", {"v100": 50.0, "k80": 25.0}, {"v100": 1.0, "k80": 0.5}

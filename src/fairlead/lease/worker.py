@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ __all__ = ["SupersededError", "Worker", "find_worker"]
 KIND = "progress/1"
 REPORT_EVERY_S = 0.2  # unless the engine sets another interval
 STOP_CHECK_S = 1.0  # between two checks of the stop file, which may be on a shared file system
+_WORK_GROWTH = 1.1  # by which the work of a rank may grow from step to step before it counts as waiting
 _NAP_S = 0.05  # how soon a worker that waits for its emulated pace notices that it should stop
 
 
@@ -60,6 +62,8 @@ class Worker:
         self._at_s = self._written_s = -self._report_every_s
         paces: Sequence[float] = lease["pace"] or [1.0] * len(self.tasks)
         self._pace = _pace(paces, self.tasks, _gpus_of(self._rank, int(env.get("WORLD_SIZE", "1")), ranks, paces))
+        self._in_gang = int(env.get("WORLD_SIZE", "1")) > 1
+        self._work_s = math.inf  # of a step of this process, without waiting for others
         self._worked_from_s = time.monotonic()
         for number in (signal.SIGTERM, signal.SIGUSR1):
             with suppress(ValueError):  # only the main thread can handle signals; other threads rely on the stop file
@@ -122,7 +126,9 @@ class Worker:
         if self._pace >= 1:
             return
         now_s = time.monotonic()
-        until_s = now_s + (now_s - self._worked_from_s) * (1 / self._pace - 1)
+        passed_s = now_s - self._worked_from_s
+        self._work_s = own_work_s(passed_s, self._work_s) if self._in_gang else passed_s
+        until_s = now_s + self._work_s * (1 / self._pace - 1)
         while not self.should_stop() and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(left_s, _NAP_S))
         self._worked_from_s = time.monotonic()
@@ -139,6 +145,15 @@ class Worker:
             draft.replace(self._report_to)
 
 
+def own_work_s(passed_s: float, before_s: float) -> float:
+    """Seconds of a rank's own work in a step that took `passed_s`; `before_s` is that of the step before.
+
+    A rank also waits for the others, and ranks that slow down in proportion to waiting slow each other down more with
+    every step. Waiting only adds time, so the shortest step counts; work that grows is followed slowly.
+    """
+    return min(passed_s, before_s * _WORK_GROWTH)
+
+
 def _gpus_of(rank: int, world: int, ranks: Sequence[Sequence[int]], paces: Sequence[float]) -> Sequence[int]:
     """Positions of the GPUs of this process: all of them if it is the only one."""
     if world <= 1:
@@ -152,8 +167,9 @@ def _pace(paces: Sequence[float], tasks: Sequence[int], gpus: Sequence[int]) -> 
     """The speed to emulate, relative to this machine.
 
     A process that represents several GPUs waits for the slowest of them, which runs its c tasks in sequence where a
-    gang of the reference width runs one. A process with one GPU of several runs all its tasks itself.
+    gang of the reference width runs one. A process with one GPU of several runs all its tasks itself, and has nothing
+    to slow down if there are none.
     """
     if len(gpus) == 1 and len(paces) > 1:
-        return paces[gpus[0]]
+        return paces[gpus[0]] if tasks[gpus[0]] else 1.0
     return min((paces[gpu] / tasks[gpu] for gpu in gpus if tasks[gpu]), default=1.0)
