@@ -59,6 +59,8 @@ class View:
     kind = Column[IntArray]()  # j  jobs with the same tenant, model, width and allowed types have one permanent kind
     alike = Column[IntArray]()  # j  jobs with the same number have equal rates (`rate`), width and weight
     model = Column[IntArray]()  # j
+    # j  jobs with the same model and the same number have equal rates everywhere; 0: the table's, nothing was measured
+    measured_group = Column[IntArray]()
     arrival_s = Column[FloatArray]()  # j
     weight = Column[FloatArray]()  # j
     width = Column[IntArray]()  # j  GPUs at the reference width
@@ -66,6 +68,7 @@ class View:
     relaxed = Column[BoolArray]()  # j  may mix types
     # j,t  samples/s at the reference width if the job gets the type now, 0 = cannot run there: the speed of its spot
     # where it already holds the type, spread or not, and elsewhere on the fewest nodes. For choosing where to run.
+    # Where jobs of its tenant and model have reported, all rates are as measured.
     rate = Column[FloatArray]()
     # j,t  the same on the fewest nodes, wherever the job runs. Entitlements are measured by this.
     ideal_rate = Column[FloatArray]()

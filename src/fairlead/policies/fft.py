@@ -25,6 +25,7 @@ class FFTMemory:
 
     now_s: float
     job: IntArray  # j  ascending
+    unit: FloatArray  # j  samples
     rho: FloatArray  # j
     done: FloatArray  # j  units of work
     fair: FloatArray  # j  W / (tau - a), units per round
@@ -109,6 +110,7 @@ class _FFTRound:
     """What both kinds of costs are computed from. Times are in rounds, work in units."""
 
     runs: BoolArray  # j,i  whether the job can run there
+    unit: FloatArray  # j  samples
     theta: FloatArray  # j,i  units per round
     total: FloatArray  # j  W
     done: FloatArray  # j
@@ -129,14 +131,14 @@ def _look(view: View, memory: FFTMemory | None, crowd: str, alone: str) -> _FFTR
     done = view.done / unit  # j
     total = np.maximum(np.where(np.isnan(view.total), 2.0 * view.done + unit, view.total) / unit, 1e-9)  # j  W
     age = (view.now_s - view.arrival_s) / view.round_s  # j  t - a
-    past = _recall(view, memory, done, age)
+    past = _recall(view, memory, unit, done, age)
     active = np.where((age > 0) & (crowd == "mean"), past.crowd / np.maximum(age, 1e-300), view.jobs)  # j  |A|
     active = active * view.weight.sum() / (view.jobs * view.weight) if view.jobs else active
     ideal = np.where(runs, view.ideal_rate * view.round_s / unit[:, None], 0.0)  # j,i  units per round
     fair = fair_progress(ideal, view.width, view.capacity, active, alone)  # j
     moves = (past.last_type >= 0)[:, None] & (past.last_type[:, None] != np.arange(len(view.capacity)))  # j,i
     s = np.where(moves, (view.restart_s / view.round_s)[:, None], 0.0)  # j,i  rounds
-    return _FFTRound(runs, theta, total, done, age, fair, s, past.rho, past.last_type, past.crowd)
+    return _FFTRound(runs, unit, theta, total, done, age, fair, s, past.rho, past.last_type, past.crowd)
 
 
 def _cheapest(
@@ -147,7 +149,7 @@ def _cheapest(
     jobs = np.flatnonzero(type_of >= 0)
     jobs = jobs[np.argsort(c[jobs, type_of[jobs]] / view.width[jobs], kind="stable")]  # the cheapest GPUs first
     mu = now.age * now.fair / now.total  # j
-    kept = FFTMemory(view.now_s, view.job, now.rho, now.done, now.fair, mu, now.last_type, now.crowd)
+    kept = FFTMemory(view.now_s, view.job, now.unit, now.rho, now.done, now.fair, mu, now.last_type, now.crowd)
     cheapest = np.where(now.runs, c, np.inf).min(axis=1, initial=np.inf)  # j
     terms = Terms(("cost", "compensation"), np.column_stack((cheapest, now.rho)))
     answer = Answer(holds_until_s=view.now_s, solver=how, terms=terms)
@@ -217,8 +219,11 @@ class _Recalled:
     crowd: FloatArray  # j
 
 
-def _recall(view: View, memory: FFTMemory | None, done: FloatArray, age: FloatArray) -> _Recalled:
-    """The memory of the jobs in this view, with rho updated to now; a new job starts from zero."""
+def _recall(view: View, memory: FFTMemory | None, unit: FloatArray, done: FloatArray, age: FloatArray) -> _Recalled:
+    """The memory of the jobs in this view, with rho updated to now; a new job starts from zero.
+
+    Measured rates may have changed the unit of work since; what is remembered is converted to the new unit.
+    """
     rho, crowd = np.zeros(view.jobs), age * view.jobs
     last_type = np.maximum(view.held_type, NO_TYPE)
     if memory is None or not memory.job.size or not view.jobs:
@@ -227,8 +232,9 @@ def _recall(view: View, memory: FFTMemory | None, done: FloatArray, age: FloatAr
     known = memory.job[at] == view.job
     at = at[known]
     passed = (view.now_s - memory.now_s) / view.round_s
-    lag = memory.fair[at] * passed - (done[known] - memory.done[at])  # units
-    rho[known] = np.maximum(0.0, memory.rho[at] + memory.mu[at] * lag)
+    new = memory.unit[at] / unit[known]  # new units in an old one
+    lag = memory.fair[at] * new * passed - (done[known] - memory.done[at] * new)  # units
+    rho[known] = np.maximum(0.0, memory.rho[at] * new + memory.mu[at] * lag)
     last_type[known] = np.where(last_type[known] >= 0, last_type[known], memory.last_type[at])
     crowd[known] = memory.crowd[at] + len(memory.job) * passed
     return _Recalled(rho, last_type, crowd)

@@ -13,7 +13,8 @@ from fairlead.rates.spot import spot_rate
 
 
 class Kinds:
-    """The kinds of a view's jobs: jobs of one kind have the same model, allowed widths and usable types, so the same rates.
+    """The kinds of a view's jobs: jobs of one kind have the same model, allowed widths, usable types and
+    measured group, so the same rates.
 
     Departs (from the interface): a type on which the reference width does not run counts as not allowed, because the
     view does not distinguish the two.
@@ -21,15 +22,15 @@ class Kinds:
 
     def __init__(self, view: View) -> None:
         bits = (view.rate > 0) @ (1 << np.arange(len(view.capacity), dtype=np.int64))
-        table = np.column_stack((view.model, view.width_set, bits))
+        table = np.column_stack((view.model, view.width_set, bits, view.measured_group))
         _, first, of = np.unique(table, axis=0, return_index=True, return_inverse=True)
         self.of: IntArray = of.reshape(-1).astype(np.int64)  # j
         self.first: list[int] = first.tolist()  # k  a job of each kind
         self.widths: list[tuple[int, ...]] = [view.width_sets[view.width_set[j]] for j in self.first]  # k
         self.types: list[list[int]] = [np.flatnonzero(view.rate[j] > 0).tolist() for j in self.first]  # k
-        self._model: list[int] = view.model[first].tolist()
+        self._model = list(zip(view.model[first].tolist(), view.measured_group[first].tolist(), strict=True))
         self._view = view
-        self._rates: dict[tuple[int, int, int, int], float] = {}
+        self._rates: dict[tuple[tuple[int, int], int, int, int], float] = {}
 
     def __len__(self) -> int:
         return len(self.first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,14 @@ from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
 from fairlead.policies.policy import Knows, Policy
 from fairlead.rates.spot import spot_rate
-from fairlead.rounds.speeds import alike_at_their_spots, rate_at_their_spots
+from fairlead.rounds.speeds import (
+    alike_at_their_spots,
+    gang_rate,
+    measured_group,
+    measured_rates,
+    rate_at_their_spots,
+    relative_on_nodes,
+)
 from fairlead.rounds.state import State
 
 _LENGTHS = frozenset({"total", "done"})
@@ -42,10 +48,10 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         return values
 
     def rate_at(j: int, type_: int, gpus: int, nodes: int) -> float:
-        return state.estimator.at(state.specs[active[j]].model, type_, gpus, nodes)
+        return gang_rate(state, active[j])(type_, gpus, nodes)
 
     def rate_on(j: int, spot: Spot) -> float:
-        return spot_rate(partial(state.estimator.at, state.specs[active[j]].model), spot, state.cluster.type_of)
+        return spot_rate(gang_rate(state, active[j]), spot, state.cluster.type_of)
 
     return View(
         now_s=now_s,
@@ -67,24 +73,26 @@ def look(state: State, policy: Policy, round_s: float) -> View:
     )
 
 
-# Columns that never change for a job, or only when the state drops them because a job was spread or gathered. They are
-# gathered once while the same jobs are active.
+# Columns that never change for a job, or only when the state drops them because a job was spread or gathered, or because
+# measured rates changed. They are gathered once while the same jobs are active.
 _FIXED = frozenset(
     (
         *("tenant", "model", "kind", "alike", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s"),
-        *("ideal_rate", "rate"),
+        *("ideal_rate", "rate", "measured_group"),
     )
 )
-_OTHER_NAMES = {"ideal_rate": "best_rate", "held_since_s": "since_s"}  # names in the state
+_OTHER_NAMES = {"held_since_s": "since_s"}  # names in the state
 # Columns that are computed from the state.
 _DERIVED: dict[str, Callable[[State, IntArray, float], Any]] = {
     "attained_gpu_s": State.attained_at,
     "wait_s": lambda state, jobs, now_s: now_s - state.arrival_s.take(jobs) - state.ran_at(jobs, now_s),
     "done": State.done_at,
-    "relative": State.relative_to_table,
+    "relative": relative_on_nodes,
     "relative_spread": State.relative_spread,
     "mixable": State.mixable_at,
     "rate": rate_at_their_spots,
+    "ideal_rate": lambda state, jobs, now_s: measured_rates(state, jobs),
+    "measured_group": measured_group,
     "alike": alike_at_their_spots,
 }
 

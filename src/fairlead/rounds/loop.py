@@ -125,11 +125,12 @@ def run(
         if events is None or (not events and wake_s == math.inf):
             result.carried = Carried(memory, due_s, last_s)
             return result
+        rates = state.measured.version
         for event in events:
             journal.event(event)
             state.fold(event)
         news = any(not isinstance(event, QUIET) for event in events)
-        if news:
+        if news or state.measured.version != rates:
             due_s = min(due_s, now_s)
         if not events:
             cause = Cause.ROUND
@@ -158,8 +159,10 @@ def next_due_s(state: State, decision: Decision) -> float:
     """When a round's decision, just folded, should be reviewed if nothing happens.
 
     If nothing runs, only an event or a time that the policy waits for can change anything; if no job that is left can run
-    on this cluster, only an event can.
+    on this cluster, only an event can. Measured rates that still move call for the next round.
     """
+    if state.measured.moves and state.running:
+        return decision.time_s
     waits = state.running or (decision.holds_until_s > decision.time_s and state.schedulable()[0].size)
     return decision.holds_until_s if waits else math.inf
 

@@ -51,6 +51,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
             view = look(state, policy, settings.round_s)
             _, memory = decide(view, policy, carried.memory, record.cause, settings.rules, explain=False)
             carried = replace(carried, memory=memory)
+        rates = state.measured.version
         state.fold(record)
         if isinstance(record, PolicySet):
             policy = find_round_policy(record.policy).with_parameters(record.parameters)
@@ -58,7 +59,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
         elif isinstance(record, Decision):
             if record.cause is Cause.ROUND:
                 carried = replace(carried, due_s=next_due_s(state, record), last_s=record.time_s)
-        elif not isinstance(record, QUIET):
+        elif not isinstance(record, QUIET) or state.measured.version != rates:
             carried = replace(carried, due_s=min(carried.due_s, record.time_s))
     return policy, carried
 

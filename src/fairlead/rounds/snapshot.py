@@ -82,6 +82,7 @@ def dump(state: State) -> bytes:
         "served": {j: row.tolist() for j, row in state.served.items()},
         "terms": state.terms,
         "learnt": None if state.learner is None else state.learner.learnt(),
+        "measured": None if state.learner is None else state.measured.to_json(),
     }
     columns = {name: getattr(state, name)[: state.jobs] for name in COLUMNS}
     arrays = {name: getattr(state, name) for name in _ARRAYS}
@@ -143,6 +144,9 @@ def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, es
     state.relabel()
     if state.learner is not None and facts["learnt"] is not None:
         state.learner.learn_again(facts["learnt"])
+        state.measured.widen(len(now.types))
+        if facts.get("measured"):
+            state.measured.restore(facts["measured"])
     return state
 
 

@@ -1,4 +1,4 @@
-"""The rates of jobs by type, computed when they arrive and again when the cluster changes."""
+"""The rates of jobs by type: from the table, when they arrive and when the cluster changes, and as measured since."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lifecycle import ENDED, Phase
 from fairlead.model.outcomes import Reason
 from fairlead.rates.estimator import allowed_rates, mixable_types, runs_somewhere
-from fairlead.rates.spot import spot_rate
+from fairlead.rates.factors import RateSource
+from fairlead.rates.spot import GangRate, spot_rate
 from fairlead.rates.three_layer import Learns
+from fairlead.rounds.measured import Group
 from fairlead.rounds.waiting import set_reason
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def draw_up_again(state: State) -> None:
     state.learner = state.estimator if isinstance(state.estimator, Learns) else None
     state.type_speed = state.estimator.type_speed()
     state.best_rate = _widened(state.best_rate, types)
+    state.measured.widen(types)
     state.served = {j: _widened(row, types) for j, row in state.served.items()}
     state.labels.forget_cluster()
     state.queue.fixed = {}
@@ -83,13 +86,78 @@ def note_spread(state: State, jobs: Iterable[int]) -> None:
                 _look_again(state)
 
 
+def report_measured(state: State, learner: Learns, j: int) -> None:
+    """Pass on to the job's group what its reports say about its rates."""
+    spec, before = state.specs[j], state.measured.version
+    factors = learner.factors(j, spec.model, spec.gpus)
+    assumed = np.array([source is RateSource.ASSUMED for source in state.estimator.sources(spec.model, spec.gpus)])
+    state.measured.report(group_of(state, j), j, factors.factor, factors.confidence, assumed)
+    if state.measured.version != before:
+        _look_again(state)
+
+
+def end_measured(state: State, jobs: IntArray) -> None:
+    """Jobs are over: what was measured of them stays with their groups."""
+    if state.learner is not None:
+        for j in jobs.tolist():
+            state.measured.end(group_of(state, j), j)
+        _look_again(state)
+
+
+def next_round_measured(state: State) -> None:
+    """A round was decided: measured rates may move another step until the next one."""
+    if state.measured.moves:
+        state.measured.next_round()
+        _look_again(state)
+
+
+def group_of(state: State, j: int) -> Group:
+    return int(state.tenant[j]), int(state.model[j])
+
+
+def measured_factors(state: State, jobs: IntArray) -> tuple[FloatArray, IntArray] | None:
+    """j,t  measured rate / the table's rate, and j, the same number for the same factors; None: all are 1."""
+    return state.measured.of_pairs(state.tenant.take(jobs), state.model.take(jobs))
+
+
+def measured_group(state: State, jobs: IntArray, time_s: float) -> IntArray:
+    """j  The same number for the same measured factors; 0: the table's rates."""
+    measured = measured_factors(state, jobs)
+    return np.zeros(len(jobs), dtype=np.int64) if measured is None else measured[1]
+
+
+def measured_rates(state: State, jobs: IntArray) -> FloatArray:
+    """j,t  Samples/s at the reference width on the fewest nodes: the table's rates, corrected by what was measured."""
+    table, measured = state.best_rate.take(jobs, axis=0), measured_factors(state, jobs)
+    return table if measured is None else table * measured[0]
+
+
+def relative_on_nodes(state: State, jobs: IntArray, time_s: float) -> FloatArray | None:
+    """j,n  Rate on a node / the measured rate of its type; None if the estimator does not learn."""
+    relative, measured = state.relative_to_table(jobs, time_s), measured_factors(state, jobs)
+    return relative if relative is None or measured is None else relative / measured[0][:, state.cluster.node_type]
+
+
+def gang_rate(state: State, j: int) -> GangRate:
+    """(type, GPUs, nodes) -> samples/s of the job there: the table's rate, corrected by what was measured."""
+    table = partial(state.estimator.at, state.specs[j].model)
+    factor = state.measured.factor(group_of(state, j)) if state.measured.version else None
+    if factor is None:
+        return table
+
+    def rate(type_: int, gpus: int, nodes: int) -> float:
+        return table(type_, gpus, nodes) * float(factor[type_])
+
+    return rate
+
+
 def forget_spread(state: State, j: int) -> None:
     if state.spread_rate.pop(j, None) is not None:
         _look_again(state)
 
 
 def _look_again(state: State) -> None:
-    for name in ("rate", "alike"):
+    for name in ("rate", "ideal_rate", "alike", "measured_group"):
         state.queue.fixed.pop(name, None)
 
 
@@ -99,12 +167,16 @@ def rate_at_their_spots(state: State, jobs: IntArray, time_s: float) -> FloatArr
     if state.spread_rate:
         spread, rows = _spread(state, jobs)
         rate[rows, state.held_type[spread]] = [state.spread_rate[j] for j in spread.tolist()]
-    return rate
+    measured = measured_factors(state, jobs)
+    return rate if measured is None else rate * measured[0]
 
 
 def alike_at_their_spots(state: State, jobs: IntArray, time_s: float) -> IntArray:
     """j  The same number for equal rates, width and weight."""
-    alike = state.alike.take(jobs)
+    alike, group = state.alike.take(jobs), measured_group(state, jobs, time_s)
+    if group.any():
+        _, alike = np.unique(np.column_stack((alike, group)), axis=0, return_inverse=True)
+        alike = alike.reshape(-1)
     if state.spread_rate:
         spread, rows = _spread(state, jobs)
         types, speeds = state.held_type[spread].tolist(), [state.spread_rate[j] for j in spread.tolist()]

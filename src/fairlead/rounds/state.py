@@ -15,7 +15,7 @@ from fairlead.model import events as ev
 from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
-from fairlead.model.decision import Decision
+from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase, Step, advance
@@ -26,10 +26,20 @@ from fairlead.rates.three_layer import Learns
 from fairlead.rounds.columns import COLUMNS
 from fairlead.rounds.holding import occupy, release
 from fairlead.rounds.labels import Labels
+from fairlead.rounds.measured import MeasuredRates
 from fairlead.rounds.nodes import NodeEvent, Nodes
 from fairlead.rounds.queue import Queue
 from fairlead.rounds.serving import leave_served, serve
-from fairlead.rounds.speeds import draw_up_again, draw_up_rates, label_rates, note_never_fits, note_spread
+from fairlead.rounds.speeds import (
+    draw_up_again,
+    draw_up_rates,
+    end_measured,
+    label_rates,
+    next_round_measured,
+    note_never_fits,
+    note_spread,
+    report_measured,
+)
 from fairlead.rounds.waiting import note_outcomes, set_reason
 
 
@@ -92,7 +102,8 @@ class State:
         self._given_weight = dict(tenant_weight or {})
         self._given_quotas: dict[int, tuple[Quota, ...]] = {}
         self.quotas: Quotas | None = None
-        self.best_rate = np.zeros((0, len(cluster.types)))  # j,t  samples/s at the reference width
+        self.best_rate = np.zeros((0, len(cluster.types)))  # j,t  the table's samples/s at the reference width
+        self.measured = MeasuredRates(len(cluster.types))
         for name, (dtype, _) in COLUMNS.items():
             setattr(self, name, np.zeros(0, dtype=dtype))
 
@@ -177,7 +188,7 @@ class State:
         return self.run_s.take(jobs) + np.maximum(time_s - self.since_s.take(jobs), 0.0)
 
     def relative_to_table(self, jobs: IntArray, time_s: float) -> FloatArray | None:
-        """j,n  Rate on a node / the estimator's rate for its type; None if the estimator does not learn."""
+        """j,n  Rate on a node / the table's rate for its type; None if the estimator does not learn."""
         return None if self.learner is None else self.learner.relative(jobs)
 
     def relative_spread(self, jobs: IntArray, time_s: float) -> FloatArray | None:
@@ -244,6 +255,8 @@ class State:
     def _decision(self, event: Decision) -> None:
         if event.why is not None:
             note_outcomes(self, event.why.outcomes, event.time_s)
+        if event.cause is Cause.ROUND:
+            next_round_measured(self)
         if not event.stop.size and not event.start.size:
             return
         stop, start = set(event.stop.tolist()), set(event.start.tolist())
@@ -264,8 +277,10 @@ class State:
 
     def _learn(self, jobs: IntArray, rate: FloatArray) -> None:
         if self.learner is not None:
-            for j, measured in zip(jobs.tolist(), rate.tolist(), strict=True):
-                self.learner.observe(j, self.specs[j].model, self.spots[j], measured)
+            for j, observed in zip(jobs.tolist(), rate.tolist(), strict=True):
+                if observed > 0:
+                    self.learner.observe(j, self.specs[j].model, self.spots[j], observed)
+                    report_measured(self, self.learner, j)
 
     def _progress(self, event: ev.Progress) -> None:
         self.report(event.jobs, event.samples, event.rate, event.time_s)
@@ -302,6 +317,7 @@ class State:
         self.step(event.jobs, Step.CANCEL)
         self.end_s[event.jobs[held]] = event.time_s  # it had left the queue when it was held
         self.run_nowhere.difference_update(event.jobs[held].tolist())
+        end_measured(self, event.jobs[held])
         self._end(event.jobs[~held], event.time_s)
 
     def _held(self, event: ev.Held) -> None:
@@ -357,6 +373,7 @@ class State:
         self.rate[jobs] = 0.0
         self.end_s[jobs] = time_s
         self.run_nowhere.difference_update(jobs.tolist())
+        end_measured(self, jobs)
         self._leave_queue(jobs)
 
     def _leave_queue(self, jobs: IntArray) -> None:
