@@ -116,3 +116,18 @@ def test_a_quota_has_a_short_form() -> None:
     assert parse_quota("v100", "8") == {"type": "v100", "nominal": 8}
     with pytest.raises(InputError, match="is not OWN"):
         parse_quota("v100", "8*2")
+
+
+@pytest.mark.parametrize(
+    ("pace", "complaint"),
+    [
+        ("v100-7=0.5", 'node "v100-7" is not in the cluster'),
+        ("v100-1=2", "wanted a number above 0 and up to 1"),
+        ("v100-1=slow", "wanted a number above 0 and up to 1"),
+    ],
+)
+def test_a_pace_that_makes_no_sense_is_refused(pace: str, complaint: str, tmp_path: Path) -> None:
+    done = fairlead("serve", "--cluster", "v100:2x1", "--node-pace", pace, home=tmp_path)
+
+    assert done.returncode == 2
+    assert complaint in done.stderr

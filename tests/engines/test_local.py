@@ -137,6 +137,15 @@ def test_an_emulation_says_so(tmp_path: Path) -> None:
     assert (found["emulated"], found["pace"]) == (True, [1.0, 0.25])
 
 
+def test_an_emulated_node_may_be_slower_than_its_type(tmp_path: Path) -> None:
+    pace = {"v100": 1.0, "k80": 0.25}
+    emulated = Running(LocalRunner(tmp_path / "state", DEVICES, pace=pace, node_pace={"n-2": 0.5}))
+    key = emulated.launch("true")
+    emulated.end(key)
+
+    assert json.loads((emulated.runner.directory(key) / "lease.json").read_text())["pace"] == [1.0, 0.125]
+
+
 # ---- how it ends -------------------------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,7 @@ Conduct = Callable[[State], Sequence[Request] | None]  # the next requests; None
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: what is scheduled where. `pace` is the true speed of a type or node, relative to the fastest GPU."""
+    """A run: what is scheduled where. `pace` is the true speed of a type, relative to the fastest GPU."""
 
     folder: Path
     policy: str
@@ -71,6 +71,7 @@ class Plan:
     profile: Profile
     pace: Mapping[str, float]
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    node_pace: Mapping[str, float] = field(default_factory=dict)  # relative to the node's type
     sensing: Sensing = Sensing.TABLE
     round_s: float = 1.0
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -125,7 +126,8 @@ def run_live(plan: Plan, conduct: Conduct) -> Done:
     plan.folder.mkdir(exist_ok=True)
     (plan.folder / "training.py").write_text(TRAINING)
     header, state = plan.header, open_state(plan.header)
-    runner = LocalRunner(plan.folder / "state", slots_as_devices(state.cluster.nodes, _gpus(state)), pace=plan.pace)
+    slots = slots_as_devices(state.cluster.nodes, state.cluster.node_gpus.tolist())
+    runner = LocalRunner(plan.folder / "state", slots, pace=plan.pace, node_pace=plan.node_pace)
     commands: dict[str, Command] = {}
     began_s = time.monotonic()
     engine = LiveEngine(
@@ -176,11 +178,6 @@ def weight_after(steps: int) -> float:
 def story(state: State) -> str:
     jobs = (f"{s.id} {Phase(int(state.phase[j])).name} done {state.done[j]:g}" for j, s in enumerate(state.specs))
     return f"at {state.now_s:.1f} s: {', '.join(jobs)}"
-
-
-def _gpus(state: State) -> list[int]:
-    gpus: list[int] = state.cluster.node_gpus.tolist()
-    return gpus
 
 
 def _kill_all(root: Path) -> None:

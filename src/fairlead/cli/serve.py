@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile
+from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile, parse_pairs
 from fairlead.engines.registry import ENGINES
+from fairlead.model.errors import InputError
 from fairlead.model.units import parse_duration
+from fairlead.model.words import did_you_mean
 
 
 def serve(
@@ -39,6 +43,10 @@ def serve(
     ] = None,
     user: Annotated[str | None, typer.Option(help="User that local jobs run as, if the service runs as root.")] = None,
     emulate: Annotated[bool, typer.Option("--emulate", help="Emulate GPUs even if this machine has some.")] = False,
+    node_pace: Annotated[
+        list[str] | None,
+        typer.Option(help="Speed of an emulated node relative to its type; repeatable.", metavar="NODE=FACTOR"),
+    ] = None,
     throughputs: Throughputs = None,
     alias: Aliases = None,
     new_token: Annotated[bool, typer.Option("--new-token", help="Create another admin token.")] = False,
@@ -64,8 +72,30 @@ def serve(
             port=port,
             remote=allow_remote,
             policy=policy,
-            plan=SchedulerOptions(engine, parse_duration(round_), parse_duration(min_run), user, emulate),
+            plan=SchedulerOptions(
+                engine,
+                parse_duration(round_),
+                parse_duration(min_run),
+                user,
+                emulate,
+                _node_paces(node_pace or [], hardware.nodes),
+            ),
             restart_s=None if restart_cost is None else parse_duration(restart_cost),
             new_token=new_token,
         )
     )
+
+
+def _node_paces(pairs: list[str], nodes: Sequence[str]) -> dict[str, float]:
+    """Speeds of emulated nodes relative to their type."""
+    paces: dict[str, float] = {}
+    for node, text in parse_pairs(pairs, "--node-pace").items():
+        if node not in nodes:
+            raise InputError(f'--node-pace: node "{node}" is not in the cluster; {did_you_mean(node, nodes)}')
+        try:
+            paces[node] = float(text)
+        except ValueError:
+            paces[node] = math.nan
+        if not 0 < paces[node] <= 1:
+            raise InputError(f"--node-pace {node}={text}: wanted a number above 0 and up to 1, such as {node}=0.5")
+    return paces

@@ -6,10 +6,12 @@ the command line reads only the sentences.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from fairlead.model.errors import InputError
 
 if TYPE_CHECKING:
     from fairlead.engines.runner import LeaseReader, Runner
@@ -22,6 +24,7 @@ class RunnerOptions:
 
     user: str | None = None  # that jobs run as, if the service runs as root
     emulate: bool = False  # emulate GPUs even if there are some
+    node_pace: Mapping[str, float] = field(default_factory=dict)  # speed of emulated nodes relative to their type
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,10 @@ def _local_runner(directory: Path, state: State, options: RunnerOptions) -> Runn
     machine = detect()
     devices = choose_devices(state.cluster, machine, emulate=options.emulate)
     slots = Slots(devices, machine, lambda: state.cluster)
-    return LocalRunner(directory, slots, pace=Pace(state) if devices.emulated else None, user=options.user)
+    if options.node_pace and not devices.emulated:
+        raise InputError("only emulated nodes have a pace of their own; leave out --node-pace, or add --emulate")
+    pace = Pace(state) if devices.emulated else None
+    return LocalRunner(directory, slots, pace=pace, node_pace=options.node_pace, user=options.user)
 
 
 def _local_reader(directory: Path) -> LeaseReader:

@@ -45,7 +45,8 @@ class LocalRunner:
     """Runs leases as local processes.
 
     `devices` maps (node, slot) to CUDA's number of the GPU. `pace` makes this an emulation: it is the speed of each
-    type relative to the fastest, to which workers that use `fairlead.lease` slow down.
+    type relative to the fastest, to which workers that use `fairlead.lease` slow down. `node_pace` is the speed of
+    single emulated nodes relative to their type.
     """
 
     capabilities = Capabilities()
@@ -56,11 +57,13 @@ class LocalRunner:
         devices: Mapping[tuple[str, int], int],
         *,
         pace: Mapping[str, float] | None = None,
+        node_pace: Mapping[str, float] | None = None,
         user: str | None = None,
     ) -> None:
         self.root = Path(root).absolute()
         self._devices = devices
         self._pace = pace
+        self._node_pace = node_pace or {}
         self._user = _user(user)
         self._work = self.root if self._user is None else self.root.with_name(f"{self.root.name}.work")
         self._shell = ["/bin/bash", "-o", "pipefail"] if os.access("/bin/bash", os.X_OK) else ["/bin/sh"]
@@ -196,7 +199,9 @@ class LocalRunner:
         return self._user.pw_dir if self._user else os.environ.get("HOME", "/")
 
     def _pace_of(self, gpu: Gpu) -> float:
-        return 1.0 if self._pace is None else self._pace.get(gpu.type, 1.0)
+        if self._pace is None:
+            return 1.0
+        return self._pace.get(gpu.type, 1.0) * self._node_pace.get(gpu.node, 1.0)
 
     def _environment(self, work: Path, lease: Lease) -> dict[str, str]:
         """The environment of the job: selected variables of the daemon, then the job's own, then ours."""

@@ -10,7 +10,8 @@ import json
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class SchedulerOptions:
     min_run_s: float = 60.0
     user: str | None = None  # that local jobs run as, if the daemon runs as root
     emulate: bool = False  # emulate GPUs even if there are some
+    node_pace: Mapping[str, float] = field(default_factory=dict)  # speed of emulated nodes relative to their type
 
     @property
     def settings(self) -> Settings:
@@ -113,7 +115,7 @@ def serve(directory: StateDirectory, plan: SchedulerOptions) -> None:
     open_runner = ENGINES[choose("engine", plan.engine, ENGINES)].open_runner
     engine = LiveEngine(
         log.state,
-        open_runner(directory.path, log.state, RunnerOptions(plan.user, plan.emulate)),
+        open_runner(directory.path, log.state, RunnerOptions(plan.user, plan.emulate, plan.node_pace)),
         inbox,
         lambda job: request_queue.command_of(requests, job),
         time.time,
