@@ -90,8 +90,8 @@ def test_a_simulation_runs_on_the_formula_and_its_journal_replays(
 def test_learnt_reports_what_a_run_learnt_and_from_which_layer(
     parts_file: str, tmp_path: Path, fairlead: Command
 ) -> None:
-    """The journal distinguishes nodes on which jobs were observed from the others."""
-    (tmp_path / "jobs.csv").write_text(TRACE)
+    """Jobs b and c run on one node, a on another; one job alone decides nothing about a node."""
+    (tmp_path / "jobs.csv").write_text(TRACE + "c,y,resnet50,10,1,9000,\n")
     journal = str(tmp_path / "journal")
     words = ("--cluster", "v100:16x4", "--trace", str(tmp_path / "jobs.csv"), "--throughputs", parts_file)
     world = ("--server-factors", "0.75:1.05", "--policy", "fifo", "--sensing", "three-layer", "--journal", journal)
@@ -100,14 +100,15 @@ def test_learnt_reports_what_a_run_learnt_and_from_which_layer(
     nodes = read_json(fairlead("rates", "learnt", journal, "-o", "json"))["nodes"]
     job = read_json(fairlead("rates", "learnt", journal, "--job", "a", "-o", "json"))
 
-    known = {row["node"]: row["relative"] for row in nodes if row["jobs"]}
+    known = {row["node"]: row["relative"] for row in nodes if row["jobs"] >= 2}
     assert 0 < len(known) < len(nodes)
     assert all(0.75 <= relative <= 1.05 for relative in known.values())
+    assert all(row["relative"] is None for row in nodes if row["jobs"] < 2)
     layers = {row["node"]: row["layer"] for row in job["nodes"]}
     assert set(layers.values()) >= {"this job on this node", "this job on this type"}
     for row in job["nodes"]:
         if layers[row["node"]] == "this job on this node":
-            assert row["samples_per_s"] == pytest.approx(row["profile_samples_per_s"] * known[row["node"]])
+            assert 0.75 <= row["samples_per_s"] / row["profile_samples_per_s"] <= 1.05
     assert "expected on one node" in fairlead("rates", "learnt", journal, "--job", "a")[1]
     assert "speed of nodes" in fairlead("rates", "learnt", journal)[1]
 

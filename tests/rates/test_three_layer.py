@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,8 +42,9 @@ def test_an_observed_rate_is_expected_on_the_same_node() -> None:
 
     mine, others = estimator.relative(np.array([7, 8]))
 
-    assert mine[1] == pytest.approx(0.85)
-    assert mine[:8] == pytest.approx(np.full(8, 0.85))  # the type's ratio, where the node has no observation
+    middle = math.sqrt(0.8 * 0.9)
+    assert mine[1] == pytest.approx(middle)
+    assert mine[:8] == pytest.approx(np.full(8, middle))  # the type's ratio, where the node has no observation
     assert (mine[8:] == 1.0).all()
     assert (others == 1.0).all()
 
@@ -72,7 +74,8 @@ def test_a_slow_node_is_not_mistaken_for_the_cost_of_spreading() -> None:
     """The node is observed to be slow only later."""
     estimator = learner()
     estimator.observe(0, "m0", ((0, 2), (1, 2)), 8.0 * 0.6)
-    estimator.observe(1, "m1", ((1, 1),), 3.0 * 0.8)
+    for other in (1, 2, 3):
+        estimator.observe(other, "m1", ((1, 1),), 3.0 * 0.8)
 
     assert estimator.spread(np.array([0]))[0, 0] == pytest.approx(0.75)
     assert estimator.predict(0, "m0", ((0, 2), (1, 2))) == pytest.approx(8.0 * 0.6)

@@ -28,7 +28,7 @@ def started(*, measured: bool) -> State:
     return state
 
 
-@pytest.mark.parametrize(("measured", "after"), [(True, 2.0), (False, 1.0)])
+@pytest.mark.parametrize(("measured", "after"), [(True, math.sqrt(3.0)), (False, 1.0)])
 def test_only_a_measured_rate_is_learnt_from(measured: bool, after: float) -> None:
     """The table has 1 sample per second, the start reports 3, the first progress report 1."""
     state = started(measured=measured)

@@ -19,7 +19,7 @@ from fairlead.model.lifecycle import Phase
 from fairlead.policies import as_round_policy, find_round_policy
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
-from fairlead.rates.three_layer import Sensing, build_estimator
+from fairlead.rates.three_layer import Sensing, ThreeLayer, build_estimator
 from fairlead.rounds.loop import Carried, Settings, When
 from fairlead.rounds.records import Record, Records, to_line
 from fairlead.rounds.replay import carry
@@ -216,9 +216,13 @@ def test_the_length_of_a_job_that_is_over_need_not_be_known() -> None:
 
 
 def test_learnt_rates_are_the_truth_if_no_other_truth_is_stated() -> None:
-    """The node was observed to be half as fast; a later job runs at half the profile's rate there."""
+    """The node was observed to be half as fast by three jobs; a later job runs at half the profile's rate there."""
     cluster = parse_short_form("v100:1")
-    state = State(cluster, build_estimator(THREE, cluster, None, Sensing.THREE_LAYER))
+    estimator = build_estimator(THREE, cluster, None, Sensing.THREE_LAYER)
+    assert isinstance(estimator, ThreeLayer)
+    for earlier in (7, 8, 9):
+        estimator.observe(earlier, "even", ((0, 1),), 0.5 * estimator.at("even", 0, 1, 1))
+    state = State(cluster, estimator)
     state.fold(Arrived(0.0, job("a", samples=1000.0)))
     start(state, "a", ((0, 1),), 0.0, rate=0.5)
     later = job("b", samples=100.0, at=10.0)

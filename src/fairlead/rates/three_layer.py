@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from functools import partial
 from statistics import median
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +14,18 @@ from fairlead.model.allocation import Spot
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.rates.estimator import Estimator, TableEstimator
+from fairlead.rates.evidence import (
+    BOUND,
+    FULL_WEIGHT,
+    SPOTS,
+    JobEvidence,
+    Vote,
+    cast,
+    middle,
+    summary,
+    verdict,
+    with_report,
+)
 from fairlead.rates.factors import RateFactors, RateSource
 from fairlead.rates.profile import Profile
 from fairlead.rates.spot import spot_rate
@@ -43,11 +56,14 @@ class Learns(Protocol):
 
     def observe(self, job: int, model: str, spot: Spot, rate: float) -> None: ...
 
-    def relative(self, jobs: IntArray) -> FloatArray: ...
+    def end(self, job: int) -> None:
+        """Forget what only mattered to this job, which is over."""
 
-    def spread(self, jobs: IntArray) -> FloatArray: ...
+    def relative(self, jobs: IntArray, expected: FloatArray | None = None) -> FloatArray: ...
 
-    def predict(self, job: int, model: str, spot: Spot) -> float: ...
+    def spread(self, jobs: IntArray, expected: FloatArray | None = None) -> FloatArray: ...
+
+    def predict(self, job: int, model: str, spot: Spot, expected: FloatArray | None = None) -> float: ...
 
     def factors(self, job: int, model: str, gpus: int) -> RateFactors:
         """What is known about the job's rates by type, from its own observations."""
@@ -64,10 +80,20 @@ class Learns(Protocol):
 class ThreeLayer:
     """Observed rates relative to the table's; the first layer that has observations counts:
 
-    1    this job on this node: the mean of the observations
+    1    this job on this node: the median of its newest reports
     1.5  this node, for any job: the median over jobs (with `Sensing.THREE_LAYER`; the paper's tables are by job only)
-    2    this job on this type: the mean
+    2    this job on this type: the median over its nodes, each relative to the node's factor where that is known
     3    the profile: a row, or the iteration-time formula
+
+    A node's factor must not be moved by jobs whose expected speed is only assumed. With x_jn the logarithm of the job's
+    observed / expected speed on node n, f_n that of the node's factor and t its type, the vote of job j about node n is
+
+        x_jn - median( x_jm - f_m for the job's other nodes m of type t, and 0 if the job's scale is trusted )
+
+    A scale is trusted if the rate was profiled and the job runs at a quarter to four times of it. A job without a trusted
+    scale that was on one node only has no vote. The factor is the median of the votes of the newest jobs, within bounds,
+    and there is none before two jobs have voted (`rates/evidence.py`). What a job reported is forgotten when it ends;
+    its votes remain until newer jobs replace them.
 
     On several nodes the slowest sets the pace, and it cannot be observed which node that was. Observations on several
     nodes are therefore kept separately: as the ratio of the job's rate to that of its slowest node, as estimated now,
@@ -75,7 +101,7 @@ class ThreeLayer:
     spot mixes types, the observation counts for each of them.
 
     Departs: histories are ratios to the profile, combined over all numbers of GPUs, and of nodes above one; the paper
-    keeps a table for each number.
+    keeps a table for each number. The paper keeps means, we keep medians of the newest reports.
     """
 
     def __init__(self, table: Estimator, cluster: Cluster, sensing: Sensing = Sensing.THREE_LAYER) -> None:
@@ -83,12 +109,9 @@ class ThreeLayer:
         self._cluster = cluster
         self._sensing = sensing
         self._node_type: list[int] = cluster.node_type.tolist()
-        self._nodes_of = [np.flatnonzero(cluster.node_type == t) for t in range(len(cluster.types))]
-        self._on_node: dict[int, dict[int, _Mean]] = {}  # job -> node
-        self._on_type: dict[int, dict[int, _Mean]] = {}  # job -> type
-        self._of_node: dict[int, dict[int, _Mean]] = {}  # node -> job
-        self._factor: dict[int, float] = {}  # node -> median over jobs
-        self._spread: dict[int, dict[Spot, tuple[str, _Mean]]] = {}  # job -> spot of several nodes -> model, ratio
+        self._jobs: dict[int, JobEvidence] = {}
+        self._votes: dict[int, dict[int, Vote]] = {}  # node -> job
+        self._factor: dict[int, float] = {}  # node -> logarithm; follows from the votes
 
     def best(self, model: str, gpus: int) -> FloatArray:
         return self._table.best(model, gpus)
@@ -111,190 +134,238 @@ class ThreeLayer:
     def for_cluster(self, cluster: Cluster) -> ThreeLayer:
         """The same learner for a changed cluster; it forgets nodes that came back with GPUs of another type."""
         again = ThreeLayer(self._table.for_cluster(cluster), cluster, self._sensing)
-        again.learn_again(self.learnt())
+        again._take_over(self)
         now = cluster.node_type.tolist()
         again._forget({node for node, type_ in enumerate(self._node_type) if now[node] != type_})
         return again
 
     def _forget(self, nodes: set[int]) -> None:
         for node in nodes:
-            self._of_node.pop(node, None)
+            self._votes.pop(node, None)
             self._factor.pop(node, None)
-            for by_node in self._on_node.values():
-                by_node.pop(node, None)
-        for by_spot in self._spread.values():
-            for spot in [spot for spot in by_spot if nodes & {node for node, _ in spot}]:
-                del by_spot[spot]
-        self._on_node = {job: by_node for job, by_node in self._on_node.items() if by_node}
-        self._spread = {job: by_spot for job, by_spot in self._spread.items() if by_spot}
+        for evidence in self._jobs.values():
+            if self._by_node:
+                evidence.at = {node: window for node, window in evidence.at.items() if node not in nodes}
+            on_them = [spot for spot in evidence.spread if nodes & {node for node, _ in spot}]
+            for spot in on_them:
+                del evidence.spread[spot]
+        self._jobs = {job: evidence for job, evidence in self._jobs.items() if not evidence.is_empty}
+
+    def end(self, job: int) -> None:
+        """Forget the reports of a job that is over; its votes about nodes remain."""
+        self._jobs.pop(job, None)
 
     def observe(self, job: int, model: str, spot: Spot, rate: float) -> None:
         """Learn that the job ran at `rate` samples per second on this spot."""
-        predicted = self._predicted(model, spot, np.ones(len(self._node_type)))
-        if predicted <= 0 or rate <= 0:
+        expected = self._expected(model, spot, np.ones(len(self._node_type)))
+        if expected <= 0 or rate <= 0:
             return
-        ratio = rate / predicted
+        ratio = math.log(rate / expected)
+        evidence = self._jobs.setdefault(job, JobEvidence(model))
+        types = {self._node_type[node] for node, _ in spot}
+        if len(types) == 1:
+            t = types.pop()
+            evidence.reports[t] = evidence.reports.get(t, 0) + 1
         if len(spot) > 1:
-            by_spot = self._spread.setdefault(job, {})
-            _, mean = by_spot.get(spot, (model, _NOTHING))
-            by_spot[spot] = (model, mean.with_one(ratio))
+            evidence.spread[spot] = with_report(evidence.spread.pop(spot, ()), ratio)
+            if len(evidence.spread) > SPOTS:
+                del evidence.spread[next(iter(evidence.spread))]
             return
-        node = spot[0][0]
-        _add(self._on_type.setdefault(job, {}), self._node_type[node], ratio)
-        if self._sensing is not Sensing.TYPES:
-            _add(self._on_node.setdefault(job, {}), node, ratio)
-            _add(self._of_node.setdefault(node, {}), job, ratio)
-            if self._sensing is Sensing.THREE_LAYER:
-                self._factor[node] = median(mean.value for mean in self._of_node[node].values())
+        node, gpus = spot[0]
+        place = node if self._by_node else self._node_type[node]
+        evidence.at[place] = with_report(evidence.at.get(place, ()), ratio)
+        if self._sensing is Sensing.THREE_LAYER:
+            self._vote(job, evidence, node, gpus)
 
-    def relative(self, jobs: IntArray) -> FloatArray:
-        """j,n  expected rate on a node / the profile's rate."""
-        ratio = np.ones((len(jobs), len(self._node_type)))
-        known = np.array(sorted(self._factor), dtype=np.int64)
-        factor = np.array([self._factor[node] for node in known.tolist()])
-        type_of = self._cluster.node_type[known]
-        for row, job in enumerate(jobs.tolist()):
-            for t, mean in self._on_type.get(job, {}).items():
-                ratio[row, self._nodes_of[t]] = mean.value
-        if known.size:
-            ratio[:, known] = factor
-        for row, job in enumerate(jobs.tolist()):
-            if known.size and job in self._on_node:
-                ratio[row, known] *= self._own(job)[type_of]
-            for node, mean in self._on_node.get(job, {}).items():
-                ratio[row, node] = mean.value
-        return ratio
+    def _vote(self, job: int, evidence: JobEvidence, node: int, gpus: int) -> None:
+        t, seen = self._node_type[node], summary(evidence.at[node])
+        others = [vote for place, vote in self._beyond_nodes(evidence, t) if place != node]
+        profiled = self._table.sources(evidence.model, gpus)[t] is RateSource.PROFILED
+        if profiled and abs(seen.value) <= BOUND:
+            others.append(Vote(0.0, FULL_WEIGHT))
+        if others:
+            votes = self._votes.setdefault(node, {})
+            cast(votes, job, Vote(seen.value - middle(others), seen.reports))
+            self._judge(node)
 
-    def _own(self, job: int) -> FloatArray:
-        """t  how much faster this job is than other jobs on nodes of a type, each node relative to its factor."""
-        count, total = np.zeros(len(self._nodes_of)), np.zeros(len(self._nodes_of))
-        for node, mean in self._on_node[job].items():
-            rounds, ratios = mean.parts
-            count[self._node_type[node]] += rounds
-            total[self._node_type[node]] += ratios / self._factor[node]
-        return np.where(count > 0, total / np.maximum(count, 1.0), 1.0)
+    def _judge(self, node: int) -> None:
+        factor = verdict(self._votes[node])
+        if factor is not None:
+            self._factor[node] = factor
 
-    def spread(self, jobs: IntArray) -> FloatArray:
+    def _beyond_nodes(self, evidence: JobEvidence, t: int) -> list[tuple[int, Vote]]:
+        """(place, the job's speed there relative to other jobs) on this type."""
+        places = [place for place in evidence.at if self._type_of(place) == t]
+        seen = [summary(evidence.at[place]) for place in places]
+        factors = [self._factor.get(place, 0.0) if self._by_node else 0.0 for place in places]
+        return [
+            (place, Vote(vote.value - factor, vote.reports))
+            for place, vote, factor in zip(places, seen, factors, strict=True)
+        ]
+
+    def _own(self, evidence: JobEvidence) -> dict[int, float]:
+        """By type: how much faster this job is than expected, apart from the nodes that it was on.
+
+        A scale that is only assumed is as wrong on the types on which the job has not run, so it is corrected there too.
+        """
+        types = dict.fromkeys(self._type_of(place) for place in evidence.at)
+        own = {t: middle(vote for _, vote in self._beyond_nodes(evidence, t)) for t in types}
+        assumed = [t for t, source in enumerate(self._table.sources(evidence.model, 1)) if source is RateSource.ASSUMED]
+        if not assumed or all(t in own for t in assumed):
+            return own
+        seen = [Vote(value, 1) for value in own.values()] or [summary(window) for window in evidence.spread.values()]
+        return {**dict.fromkeys(assumed, middle(seen)), **own}
+
+    def relative(self, jobs: IntArray, expected: FloatArray | None = None) -> FloatArray:
+        """j,n  expected rate on a node / the profile's rate.
+
+        `expected` (j,t) is used where the job itself was not observed on a type, if something better than 1 is known.
+        """
+        types = self._cluster.node_type
+        by_type = np.zeros((len(jobs), len(self._cluster.types))) if expected is None else np.log(expected)  # j,t
+        evidence = [self._jobs.get(job) for job in jobs.tolist()]
+        for row, known in enumerate(evidence):
+            if known is not None:
+                own = self._own(known)
+                seen = [t for t in own if expected is None or any(self._type_of(place) == t for place in known.at)]
+                by_type[row, seen] = [own[t] for t in seen]
+        ratio = by_type[:, types] + self._node_factors()
+        if self._by_node:
+            for row, known in enumerate(evidence):
+                for node, window in () if known is None else known.at.items():
+                    ratio[row, node] = summary(window).value
+        return np.asarray(np.exp(ratio))
+
+    def _node_factors(self) -> FloatArray:
+        """n  logarithms."""
+        factor = np.zeros(len(self._node_type))
+        for node, value in self._factor.items():
+            factor[node] = value
+        return factor
+
+    def spread(self, jobs: IntArray, expected: FloatArray | None = None) -> FloatArray:
         """j,t  expected rate over several nodes / the profile's rate at the speed of the slowest node, by `relative`."""
-        ratio = np.ones((len(jobs), len(self._nodes_of)))
-        rows = [row for row, job in enumerate(jobs.tolist()) if job in self._spread]
-        relative = self.relative(jobs[rows])
-        alike = np.ones(len(self._node_type))
+        ratio = np.ones((len(jobs), len(self._cluster.types)))
+        rows = [row for row, job in enumerate(jobs.tolist()) if job in self._jobs and self._jobs[job].spread]
+        relative = self.relative(jobs[rows], None if expected is None else expected[rows])
         for row, speeds in zip(rows, relative, strict=True):
-            count, total = np.zeros(ratio.shape[1]), np.zeros(ratio.shape[1])  # t
-            for spot, (model, mean) in self._spread[int(jobs[row])].items():
-                slowest = self._predicted(model, spot, speeds) / self._predicted(model, spot, alike)
-                rounds, ratios = mean.parts
-                for t in {self._node_type[node] for node, _ in spot}:
-                    count[t] += rounds
-                    total[t] += ratios / slowest
-            ratio[row] = np.where(count > 0, total / np.maximum(count, 1), total.sum() / count.sum())
+            ratio[row] = self._spread_of(self._jobs[int(jobs[row])], speeds)
         return ratio
+
+    def _spread_of(self, evidence: JobEvidence, speeds: FloatArray) -> list[float]:
+        """t  for a job that expects these speeds (n) on single nodes."""
+        alike, by_type, votes = np.ones(len(self._node_type)), dict[int, list[Vote]](), list[Vote]()
+        for spot, window in evidence.spread.items():
+            slowest = self._expected(evidence.model, spot, speeds) / self._expected(evidence.model, spot, alike)
+            vote = Vote(summary(window).value - math.log(slowest), len(window))
+            votes.append(vote)
+            for t in {self._node_type[node] for node, _ in spot}:
+                by_type.setdefault(t, []).append(vote)
+        return [math.exp(middle(by_type.get(t, votes))) for t in range(len(self._cluster.types))]
 
     def learnt(self) -> dict[str, Any]:
-        tables = {"on_node": self._on_node, "on_type": self._on_type, "of_node": self._of_node}
         return {
-            **{
-                name: [[one, other, *mean.parts] for one, row in table.items() for other, mean in row.items()]
-                for name, table in tables.items()
-            },
-            "factor": list(self._factor.items()),
-            "spread": [
-                [job, spot, model, *mean.parts]
-                for job, by_spot in self._spread.items()
-                for spot, (model, mean) in by_spot.items()
+            "format": _FORMAT,
+            "jobs": [
+                [job, one.model, *(list(table.items()) for table in (one.at, one.spread, one.reports))]
+                for job, one in self._jobs.items()
             ],
+            "votes": [[node, job, *vote] for node, votes in self._votes.items() for job, vote in votes.items()],
         }
 
     def learn_again(self, learnt: Any) -> None:
-        for name, table in (("on_node", self._on_node), ("on_type", self._on_type), ("of_node", self._of_node)):
-            table.clear()
-            for one, other, count, total in learnt[name]:
-                table.setdefault(one, {})[other] = _Mean(count, total)
-        self._factor = dict(learnt["factor"])
-        self._spread.clear()
-        for job, spot, model, count, total in learnt["spread"]:
-            nodes = tuple((node, gpus) for node, gpus in spot)
-            self._spread.setdefault(job, {})[nodes] = (model, _Mean(count, total))
+        """Continue from what was learnt. What an earlier version of Fairlead had learnt is learnt again."""
+        self._jobs, self._votes, self._factor = {}, {}, {}
+        if learnt.get("format") != _FORMAT:
+            return
+        for job, model, at, spread, reports in learnt["jobs"]:
+            windows = {place: tuple(window) for place, window in at}
+            evidence = self._jobs[job] = JobEvidence(model, windows, reports=dict(reports))
+            for spot, window in spread:
+                evidence.spread[tuple((node, gpus) for node, gpus in spot)] = tuple(window)
+        for node, job, value, reports in learnt["votes"]:
+            self._votes.setdefault(node, {})[job] = Vote(value, reports)
+        for node in self._votes:
+            self._judge(node)
 
     def copy(self) -> ThreeLayer:
         other = ThreeLayer(self._table, self._cluster, self._sensing)
-        other._on_node, other._on_type, other._of_node = map(_copied, (self._on_node, self._on_type, self._of_node))
-        other._factor = dict(self._factor)
-        other._spread = {job: dict(by_spot) for job, by_spot in self._spread.items()}
+        other._take_over(self)
         return other
 
-    def predict(self, job: int, model: str, spot: Spot) -> float:
-        """Expected samples per second on this spot."""
-        row = np.array([job])
-        spread = self.spread(row)[0] if len(spot) > 1 else None
-        return spot_rate(partial(self._table.at, model), spot, self._node_type, self.relative(row)[0], spread)
+    def _take_over(self, other: ThreeLayer) -> None:
+        self._jobs = {job: evidence.copy() for job, evidence in other._jobs.items()}
+        self._votes = {node: dict(votes) for node, votes in other._votes.items()}
+        self._factor = dict(other._factor)
+
+    def predict(self, job: int, model: str, spot: Spot, expected: FloatArray | None = None) -> float:
+        """Expected samples per second on this spot; `expected` (t) as in `relative`."""
+        row, by_type = np.array([job]), None if expected is None else expected[np.newaxis]
+        spread = self.spread(row, by_type)[0] if len(spot) > 1 else None
+        speeds = self.relative(row, by_type)[0]
+        return spot_rate(partial(self._table.at, model), spot, self._node_type, speeds, spread)
 
     def factors(self, job: int, model: str, gpus: int) -> RateFactors:
-        """The mean of the job's observations on nodes of a type; each observation halves the remaining doubt."""
-        count, total = np.zeros(len(self._nodes_of)), np.zeros(len(self._nodes_of))
-        for t, mean in self._on_type.get(job, {}).items():
-            count[t], total[t] = mean.parts
-        for spot, (_, mean) in self._spread.get(job, {}).items():
-            types = {self._node_type[node] for node, _ in spot}
-            if len(types) == 1:
-                rounds, ratios = mean.parts
-                count[min(types)] += rounds
-                total[min(types)] += ratios
-        seen = count > 0
-        table = self._table.sources(model, gpus)
+        """What the job's reports say about its rate on a typical node of each type; each report halves the doubt."""
+        types = len(self._cluster.types)
+        table, factor, reports = self._table.sources(model, gpus), np.ones(types), np.zeros(types)
+        evidence = self._jobs.get(job)
+        if evidence is not None:
+            for t, votes in self._by_type(evidence).items():
+                factor[t] = math.exp(middle(votes) + self._typical(t))
+                reports[t] = evidence.reports[t]
         return RateFactors(
-            factor=np.where(seen, total / np.maximum(count, 1.0), 1.0),
-            confidence=1.0 - 0.5**count,
-            source=tuple(RateSource.MEASURED if seen[t] else source for t, source in enumerate(table)),
+            factor=factor,
+            confidence=1.0 - 0.5**reports,
+            source=tuple(RateSource.MEASURED if n else source for n, source in zip(reports, table, strict=True)),
         )
+
+    def _by_type(self, evidence: JobEvidence) -> dict[int, list[Vote]]:
+        """The job's speeds on each type, apart from its nodes; over several nodes, relative to the slowest factor."""
+        types = {self._type_of(place) for place in evidence.at}
+        by_type = {t: [vote for _, vote in self._beyond_nodes(evidence, t)] for t in types}
+        for spot, window in evidence.spread.items():
+            on = {self._node_type[node] for node, _ in spot}
+            if len(on) == 1:
+                slowest = min(self._factor.get(node, 0.0) for node, _ in spot)
+                by_type.setdefault(on.pop(), []).append(Vote(summary(window).value - slowest, len(window)))
+        return by_type
+
+    def _typical(self, t: int) -> float:
+        """The median factor of the type's nodes, a logarithm."""
+        known = [factor for node, factor in self._factor.items() if self._node_type[node] == t]
+        return median(known) if known else 0.0
 
     def layer(self, job: int, node: int) -> LearntLayer:
         """The layer that provides the rate of the job on this node alone."""
-        if node in self._on_node.get(job, {}):
+        evidence = self._jobs.get(job)
+        if evidence is not None and self._by_node and node in evidence.at:
             return LearntLayer.JOB_ON_NODE
         if node in self._factor:
             return LearntLayer.NODE
-        return LearntLayer.JOB_ON_TYPE if self._node_type[node] in self._on_type.get(job, {}) else LearntLayer.PROFILE
+        own = {} if evidence is None else self._own(evidence)
+        return LearntLayer.JOB_ON_TYPE if self._node_type[node] in own else LearntLayer.PROFILE
 
     def factor_of(self, node: int) -> float | None:
-        return self._factor.get(node)
+        return math.exp(self._factor[node]) if node in self._factor else None
 
     def jobs_seen_on(self, node: int) -> int:
-        return len(self._of_node.get(node, {}))
+        """Jobs whose votes about the node count."""
+        return len(self._votes.get(node, {}))
 
-    def _predicted(self, model: str, spot: Spot, relative: FloatArray) -> float:
+    @property
+    def _by_node(self) -> bool:
+        return self._sensing is not Sensing.TYPES
+
+    def _type_of(self, place: int) -> int:
+        return self._node_type[place] if self._by_node else place
+
+    def _expected(self, model: str, spot: Spot, relative: FloatArray) -> float:
         """The table's rate if every node (n) were `relative` times as fast as its type."""
         return spot_rate(partial(self._table.at, model), spot, self._node_type, relative)
 
 
-class _Mean(NamedTuple):
-    """An immutable running mean, which copies of a table may share."""
-
-    observed: int = 0
-    total: float = 0.0
-
-    def with_one(self, value: float) -> _Mean:
-        return _Mean(self.observed + 1, self.total + value)
-
-    @property
-    def parts(self) -> tuple[int, float]:
-        return self.observed, self.total
-
-    @property
-    def value(self) -> float:
-        return self.total / self.observed
-
-
-_NOTHING = _Mean()
-
-
-def _add(row: dict[int, _Mean], key: int, ratio: float) -> None:
-    row[key] = row.get(key, _NOTHING).with_one(ratio)
-
-
-def _copied(table: dict[int, dict[int, _Mean]]) -> dict[int, dict[int, _Mean]]:
-    return {one: dict(row) for one, row in table.items()}
+_FORMAT = 2  # of what was learnt; the first had means instead of reports
 
 
 def build_estimator(

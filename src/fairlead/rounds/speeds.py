@@ -97,10 +97,11 @@ def report_measured(state: State, learner: Learns, j: int) -> None:
 
 
 def end_measured(state: State, jobs: IntArray) -> None:
-    """Jobs are over: what was measured of them stays with their groups."""
+    """Jobs are over: what was measured of them stays with their groups, and their own reports are forgotten."""
     if state.learner is not None:
         for j in jobs.tolist():
             state.measured.end(group_of(state, j), j)
+            state.learner.end(j)
         _look_again(state)
 
 
@@ -118,6 +119,12 @@ def group_of(state: State, j: int) -> Group:
 def measured_factors(state: State, jobs: IntArray) -> tuple[FloatArray, IntArray] | None:
     """j,t  measured rate / the table's rate, and j, the same number for the same factors; None: all are 1."""
     return state.measured.of_pairs(state.tenant.take(jobs), state.model.take(jobs))
+
+
+def expected_factors(state: State, jobs: IntArray) -> FloatArray | None:
+    """j,t  What the estimator expects, relative to the table, of jobs that it has not observed on a type itself."""
+    measured = measured_factors(state, jobs)
+    return None if measured is None else measured[0]
 
 
 def measured_group(state: State, jobs: IntArray, time_s: float) -> IntArray:

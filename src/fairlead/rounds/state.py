@@ -34,6 +34,7 @@ from fairlead.rounds.speeds import (
     draw_up_again,
     draw_up_rates,
     end_measured,
+    expected_factors,
     label_rates,
     next_round_measured,
     note_never_fits,
@@ -189,15 +190,18 @@ class State:
 
     def relative_to_table(self, jobs: IntArray, time_s: float) -> FloatArray | None:
         """j,n  Rate on a node / the table's rate for its type; None if the estimator does not learn."""
-        return None if self.learner is None else self.learner.relative(jobs)
+        return None if self.learner is None else self.learner.relative(jobs, expected_factors(self, jobs))
 
     def relative_spread(self, jobs: IntArray, time_s: float) -> FloatArray | None:
         """j,t  Rate over several nodes / the rate that the slowest of them implies."""
-        return None if self.learner is None else self.learner.spread(jobs)
+        return None if self.learner is None else self.learner.spread(jobs, expected_factors(self, jobs))
 
     def learnt_rate(self, j: int, spot: Spot) -> float | None:
         """Expected samples per second on the spot; None if the estimator does not learn."""
-        return None if self.learner is None else self.learner.predict(j, self.specs[j].model, spot)
+        if self.learner is None:
+            return None
+        expected = expected_factors(self, np.array([j]))
+        return self.learner.predict(j, self.specs[j].model, spot, None if expected is None else expected[0])
 
     def mixable_at(self, jobs: IntArray, time_s: float) -> BoolArray:
         """j,t  Types whose GPUs may be part of a mix."""

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.model.errors import InputError, NotFoundError
+from fairlead.model.events import Cancelled, Failed, Finished
 from fairlead.rates.three_layer import ThreeLayer
+from fairlead.rounds.journal import JournalReader
 from fairlead.rounds.state import State
-from fairlead.studies.journals.folding import state_at
+from fairlead.studies.journals.folding import consistent, open_state, records_until, state_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class LearntNode:
     node: str
     type: str
     relative: float | None  # to the profile's speed of its type
-    jobs: int  # from which it was learnt
+    jobs: int  # whose votes about it count
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,10 @@ class LearntJob:
 def learnt_of_nodes(path: Path) -> list[LearntNode]:
     """Each node's speed relative to the profile's speed of its type, over all jobs.
 
-    None if no job ran on that node alone, or if the run did not learn it (with sensing of types or servers only).
+    None if too few jobs ran on that node alone, or if the run did not learn it (with sensing of types or servers only).
     """
-    state, learner = _folded(path)
+    state = state_at(path)
+    learner = _learner(state, path)
     cluster = state.cluster
     return [
         LearntNode(name, cluster.types[cluster.node_type[node]], learner.factor_of(node), learner.jobs_seen_on(node))
@@ -57,8 +60,12 @@ def learnt_of_nodes(path: Path) -> list[LearntNode]:
 
 
 def learnt_of_job(path: Path, id_: str) -> LearntJob:
-    """The expected rate of a job on each node that it may use, at its reference width, or on the whole node if that is less."""
-    state, learner = _folded(path)
+    """The expected rate of a job on each node that it may use, at its reference width, or on the whole node if that is less.
+
+    It is what was expected at the end of the run, or just before the job ended, because its reports are then forgotten.
+    """
+    state = _state_before_end(path, id_)
+    learner = _learner(state, path)
     if id_ not in state.position:
         raise NotFoundError(f'job "{id_}" is not in the journal; `fairlead journal` or the trace lists the ids')
     j = state.position[id_]
@@ -85,10 +92,19 @@ def learnt_of_job(path: Path, id_: str) -> LearntJob:
     return LearntJob(id_, spec.model, tuple(nodes), dict(zip(cluster.types, spread.tolist(), strict=True)))
 
 
-def _folded(path: Path) -> tuple[State, ThreeLayer]:
-    state = state_at(path)
+def _state_before_end(path: Path, id_: str) -> State:
+    state = open_state(JournalReader(path).header())
+    with consistent(path):
+        for record in records_until(path, None):
+            if isinstance(record, Finished | Failed | Cancelled) and state.position.get(id_, -1) in record.jobs:
+                break
+            state.fold(record)
+    return state
+
+
+def _learner(state: State, path: Path) -> ThreeLayer:
     if not isinstance(state.estimator, ThreeLayer):
         raise InputError(
             "nothing was learnt in this run; wanted one with --sensing, such as three-layer", path=str(path)
         )
-    return state, state.estimator
+    return state.estimator
