@@ -10,11 +10,13 @@ from far_world import FarWorld
 from local_world import LocalWorld
 from simulated_world import SimulatedWorld
 from virtual_world import PretendWorld, VirtualWorld
+from warm_world import WarmWorld
 
 WORLDS: dict[str, Callable[[Path], World]] = {
     "simulated": lambda tmp_path: SimulatedWorld(),
     "virtual": lambda tmp_path: VirtualWorld(),
     "pretend": PretendWorld,
     "local": LocalWorld,
+    "warm": WarmWorld,
     "far": lambda tmp_path: FarWorld(),
 }

@@ -47,6 +47,16 @@ def serve(
         list[str] | None,
         typer.Option(help="Speed of an emulated node relative to its type; repeatable.", metavar="NODE=FACTOR"),
     ] = None,
+    warm_standbys: Annotated[
+        int,
+        typer.Option(min=0, max=1000, help="Processes that wait with their imports done, for jobs that ask for it."),
+    ] = 2,
+    warm_memory: Annotated[
+        float, typer.Option(min=0.1, help="Memory that all of them together may use.", metavar="GIB")
+    ] = 4.0,
+    warm_contexts: Annotated[
+        bool, typer.Option("--warm-contexts", help="Let them open CUDA contexts, which take memory of the GPUs.")
+    ] = False,
     throughputs: Throughputs = None,
     alias: Aliases = None,
     new_token: Annotated[bool, typer.Option("--new-token", help="Create another admin token.")] = False,
@@ -79,6 +89,9 @@ def serve(
                 user,
                 emulate,
                 _node_paces(node_pace or [], hardware.nodes),
+                warm_standbys,
+                warm_memory,
+                warm_contexts,
             ),
             restart_s=None if restart_cost is None else parse_duration(restart_cost),
             new_token=new_token,

@@ -33,6 +33,7 @@ class Lease:
     gpus: tuple[Gpu, ...]
     command: Command
     failures: int = 0
+    tenant: str = ""
 
     @property
     def key(self) -> Key:
@@ -47,7 +48,14 @@ class Lease:
 def lease_from_json(record: dict[str, Any]) -> Lease:
     """The lease of a record from `dataclasses.asdict`, which may have further fields."""
     gpus = tuple(Gpu(**gpu) for gpu in record["gpus"])
-    return Lease(record["job"], record["number"], gpus, Command(**record["command"]), record["failures"])
+    return Lease(
+        record["job"],
+        record["number"],
+        gpus,
+        Command(**record["command"]),
+        record["failures"],
+        record.get("tenant", ""),
+    )
 
 
 class Condition(StrEnum):
@@ -86,6 +94,7 @@ class Sight:
     asked: bool = False  # it was asked to stop
     report: Report | None = None
     reason: str = ""  # why it has not begun, in the engine's words
+    warm: bool = False  # it was loaded into a process that ran already
 
 
 UNSEEN = Sight(Condition.UNSEEN)

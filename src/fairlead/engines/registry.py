@@ -25,6 +25,9 @@ class RunnerOptions:
     user: str | None = None  # that jobs run as, if the service runs as root
     emulate: bool = False  # emulate GPUs even if there are some
     node_pace: Mapping[str, float] = field(default_factory=dict)  # speed of emulated nodes relative to their type
+    warm_standbys: int = 2  # processes that wait for leases
+    warm_memory_gib: float = 4.0  # resident size of all of them together
+    warm_contexts: bool = False  # whether they open CUDA contexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ def _local_runner(directory: Path, state: State, options: RunnerOptions) -> Runn
     from fairlead.engines.local.devices import Pace, Slots, choose_devices
     from fairlead.engines.local.nvml import detect
     from fairlead.engines.local.runner import LocalRunner
+    from fairlead.engines.local.warm.pool import WarmLimits
 
     machine = detect()
     devices = choose_devices(state.cluster, machine, emulate=options.emulate)
@@ -47,7 +51,9 @@ def _local_runner(directory: Path, state: State, options: RunnerOptions) -> Runn
     if options.node_pace and not devices.emulated:
         raise InputError("only emulated nodes have a pace of their own; leave out --node-pace, or add --emulate")
     pace = Pace(state) if devices.emulated else None
-    return LocalRunner(directory, slots, pace=pace, node_pace=options.node_pace, user=options.user)
+    contexts = options.warm_contexts and not devices.emulated
+    warm = WarmLimits(options.warm_standbys, options.warm_memory_gib, contexts)
+    return LocalRunner(directory, slots, pace=pace, node_pace=options.node_pace, user=options.user, warm=warm)
 
 
 def _local_reader(directory: Path) -> LeaseReader:

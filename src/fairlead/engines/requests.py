@@ -28,7 +28,8 @@ class Command:
     """What a job executes. `setup` runs before `run` on every start, both by the shell and from `workdir`.
 
     A job that is asked to stop has `grace_s` to write a checkpoint. A `run` that ends with an error is started again
-    up to `max_retries` times. `processes` may start it once for each node or GPU (`engines/ranks.py`).
+    up to `max_retries` times. `processes` may start it once for each node or GPU (`engines/ranks.py`). `warm` lists
+    modules that a process may have imported before it becomes the job; empty if the job is always started afresh.
     """
 
     run: str
@@ -39,6 +40,10 @@ class Command:
     grace_s: float = 30.0
     max_retries: int = 0
     processes: str = Processes.ONE
+    warm: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "warm", tuple(self.warm))  # JSON has only lists
 
 
 @dataclass(frozen=True, slots=True)

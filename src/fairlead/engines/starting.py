@@ -82,7 +82,7 @@ def _launch_one(s: Situation, j: int, number: int, gpus: tuple[Gpu, ...]) -> boo
     if story.finished:  # by itself, while it was taken off a node
         endings.finished(s, j, None)
         return False
-    lease = Lease(id_, number, gpus, s.command_of(id_), story.failures)
+    lease = Lease(id_, number, gpus, s.command_of(id_), story.failures, s.state.specs[j].tenant)
     try:
         s.runner.launch(lease)
     except LaunchError as error:

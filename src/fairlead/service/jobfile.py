@@ -10,6 +10,7 @@
     checkpoint_dir: ckpt      max_retries: 2       grace: 30s
     steps: 20000              weight: 1
     processes: per-node       (or per-gpu: starts `run` for each, with RANK, WORLD_SIZE, MASTER_ADDR ... set; default: once)
+    warm: true                (or the modules to import ahead: a restart takes a process that has imported them already)
 
 `resources: {gpus: [1, 2, 4]}`, with or without accelerators, lists all GPU counts that the job can run on; the largest
 is its reference. A file contains YAML or JSON; errors name the line.
@@ -25,6 +26,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from fairlead.engines.python_command import python_command
 from fairlead.engines.requests import Command
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
@@ -38,6 +40,10 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = ("FAIRLEAD_", "CUDA_VISIBLE_DEVICES")  # set by the engine
 _LOADER = "LD_"  # would bypass the engine: its wrapper starts with these variables too
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z", re.ASCII)
+# PyTorch imports its compiler with the first optimiser, which takes as long as the rest of it.
+WARM_MODULES = ("torch", "torch._dynamo", "fairlead.lease")
 
 Name = Annotated[str, Field(pattern=_NAME)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS, strict=True)]
@@ -107,6 +113,18 @@ class Resources(_Strict):
         return self.accelerators or self.ordered or ()
 
 
+def _modules(value: Any) -> Any:
+    """The modules of `warm`, which may also be true or false."""
+    if isinstance(value, bool):
+        return WARM_MODULES if value else ()
+    if not isinstance(value, (list, tuple)):
+        raise ValueError("wanted true, false, or a list of modules")
+    for name in value:
+        if not isinstance(name, str) or not _MODULE.match(name):
+            raise ValueError(f'"{name}" is not the name of a module')
+    return value
+
+
 class JobFile(_Strict):
     """A training job as its user describes it."""
 
@@ -131,6 +149,12 @@ class JobFile(_Strict):
     )
     relaxed: bool = Field(
         default=False, description="The job may run on GPUs of several types at once (fairlead.lease.torch)."
+    )
+
+    warm: Annotated[tuple[str, ...], BeforeValidator(_modules), Field(max_length=64)] = Field(
+        default=(),
+        description="Modules that a waiting process has imported before the job restarts in it; true stands for "
+        f"{', '.join(WARM_MODULES)}. `run` must be a plain Python command.",
     )
 
     @field_validator("env", mode="before")
@@ -173,6 +197,17 @@ class JobFile(_Strict):
             raise ValueError(error.message) from None
         return value
 
+    @model_validator(mode="after")
+    def _warm_is_python(self) -> JobFile:
+        if self.warm:
+            try:
+                python_command(self.run)
+            except InputError as error:
+                raise ValueError(
+                    f"warm needs a plain Python command in run, such as python train.py: {error.message}"
+                ) from None
+        return self
+
     def spec(self, id_: str, tenant: str, arrival_s: float, capacity: Mapping[str, int]) -> JobSpec:
         """The job for the scheduler; `capacity` has the cluster's GPUs by type.
 
@@ -213,6 +248,7 @@ class JobFile(_Strict):
             grace_s=self.grace,
             max_retries=self.max_retries,
             processes=self.processes,
+            warm=self.warm,
         )
 
 
@@ -247,6 +283,12 @@ def job_schema() -> dict[str, Any]:
             "description": f"TYPE:GPUS, a list of those, or a mapping TYPE: GPUS; {choice}.",
         }
     schema["properties"]["grace"] = {"anyOf": [{"type": "number"}, {"type": "string"}], "default": "30s"}
+    schema["properties"]["warm"] |= {
+        "anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}],
+        "default": False,
+    }
+    for name in ("type", "items", "maxItems", "maxLength"):
+        schema["properties"]["warm"].pop(name, None)
     schema["properties"]["env"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **schema}
 

@@ -29,6 +29,9 @@ from fairlead.engines.leases import Condition, Gpu, Key, Lease, Look, Report, Si
 from fairlead.engines.local import shim
 from fairlead.engines.local.files import CHECKPOINTS, REPORT, lease_directory, read_json, read_report
 from fairlead.engines.local.processes import claim_of, group_lives, group_of, is_locked, signal_group
+from fairlead.engines.local.warm.beginning import Beginning, beginning_of
+from fairlead.engines.local.warm.pool import WarmLimits, WarmPool
+from fairlead.engines.python_command import python_command
 from fairlead.engines.ranks import Rank, rank_environment, ranks_of
 from fairlead.engines.runner import Capabilities, LaunchError
 from fairlead.model.errors import InputError
@@ -59,12 +62,14 @@ class LocalRunner:
         pace: Mapping[str, float] | None = None,
         node_pace: Mapping[str, float] | None = None,
         user: str | None = None,
+        warm: WarmLimits | None = None,
     ) -> None:
         self.root = Path(root).absolute()
         self._devices = devices
         self._pace = pace
         self._node_pace = node_pace or {}
         self._user = _user(user)
+        self.warm = WarmPool(warm or WarmLimits())
         self._work = self.root if self._user is None else self.root.with_name(f"{self.root.name}.work")
         self._shell = ["/bin/bash", "-o", "pipefail"] if os.access("/bin/bash", os.X_OK) else ["/bin/sh"]
         if self._user is not None:
@@ -81,6 +86,8 @@ class LocalRunner:
         directory = self.directory(lease.key)
         try:
             self._lay_out(directory, lease)
+            if self._load_warm(directory, lease):
+                return
             # Without our environment, our directory and our terminal; the shim forks itself away at once.
             done = subprocess.run(
                 [sys.executable, "-I", "-S", shim.__file__, str(directory)],
@@ -98,6 +105,15 @@ class LocalRunner:
             return  # it was claimed nevertheless, and runs
         if done.returncode:
             self._give_up(lease.key, done.stderr.decode(errors="replace").strip()[-500:] or "the runner did not start")
+
+        else:
+            self.prepare(lease)
+
+    def prepare(self, lease: Lease) -> None:
+        """Keep a standby for a lease that begins like this one, if it wants a warm start and the limits allow it."""
+        beginning = self._beginning(lease)
+        if beginning is not None:
+            self.warm.keep_for(beginning)
 
     def ask_to_stop(self, lease: Lease) -> bool:
         for directory in {self.directory(lease.key), self._work_directory(lease.key)}:
@@ -142,25 +158,45 @@ class LocalRunner:
             with suppress(FileExistsError):
                 private.mkdir(mode=0o700)
                 self._give(private)
-        workdir = os.path.abspath(lease.command.workdir or self._home())
         ranks = ranks_of(lease)
-        record = self._description(work, workdir, lease, ranks)
+        record = self._description(work, lease, ranks)
         if self._user:
             self._write(work / shim.LEASE, record, self._user.pw_gid)
-        plan = {
+        self._write(directory / shim.LEASE, {**record, "plan": self._plan(work, lease, ranks)})
+
+    def _plan(self, work: Path, lease: Lease, ranks: Sequence[Rank]) -> dict[str, Any]:
+        """What the shim or a standby executes."""
+        return {
             "shell": self._shell,
             "setup": lease.command.setup,
             "run": lease.command.run,
-            "workdir": workdir,
+            "python": _python(lease),
+            "workdir": self._workdir(lease),
             "env": self._environment(work, lease),
             "ranks": self._rank_environments(lease, ranks),
             "grace_s": lease.command.grace_s,
             "uid": self._user.pw_uid if self._user else None,
             "gid": self._user.pw_gid if self._user else None,
         }
-        self._write(directory / shim.LEASE, {**record, "plan": plan})
 
-    def _description(self, work: Path, workdir: str, lease: Lease, ranks: Sequence[Rank]) -> dict[str, Any]:
+    def _load_warm(self, directory: Path, lease: Lease) -> bool:
+        """Whether a standby has the lease; then another one is kept for the next."""
+        beginning = self._beginning(lease)
+        if beginning is None or not self.warm.load(beginning, directory):
+            return False
+        self.warm.keep_for(beginning)
+        return True
+
+    def _beginning(self, lease: Lease) -> Beginning | None:
+        if not lease.command.warm:
+            return None
+        plan = self._plan(self._work_directory(lease.key), lease, ranks_of(lease))
+        return beginning_of(lease, plan, contexts=self.warm.limits.contexts)
+
+    def _workdir(self, lease: Lease) -> str:
+        return os.path.abspath(lease.command.workdir or self._home())
+
+    def _description(self, work: Path, lease: Lease, ranks: Sequence[Rank]) -> dict[str, Any]:
         """The description of the lease that the job can read."""
         chosen = lease.command.checkpoint_dir
         return {
@@ -168,7 +204,7 @@ class LocalRunner:
             **asdict(lease),
             "checkpoint_dir": str(work.parent / CHECKPOINTS)
             if chosen is None
-            else os.path.join(workdir, chosen, lease.job),
+            else os.path.join(self._workdir(lease), chosen, lease.job),
             "emulated": self.emulated,
             "pace": [self._pace_of(gpu) for gpu in lease.gpus] if self._pace is not None else None,
             "ranks": [rank.gpus for rank in ranks],
@@ -251,7 +287,7 @@ class LocalRunner:
         if "revoked" in claim:
             return Sight(Condition.VANISHED, asked=asked)
         if is_locked(directory / shim.ALIVE):
-            return Sight(Condition.RUNNING, asked=asked, report=self._report(key))
+            return Sight(Condition.RUNNING, asked=asked, report=self._report(key), warm="warm" in claim)
         # It may have ended in the meantime; otherwise it was killed, and its other processes must end too.
         ended = self._ended(key, asked)
         if ended is None:
@@ -274,6 +310,15 @@ class LocalRunner:
         with suppress(FileNotFoundError):
             return frozenset(os.listdir(self.root / "down"))
         return frozenset()
+
+
+def _python(lease: Lease) -> dict[str, Any] | None:
+    """The parts of the command of a lease that wants a warm start, if a running interpreter can execute it."""
+    if not lease.command.warm:
+        return None
+    with suppress(InputError):
+        return asdict(python_command(lease.command.run))
+    return None
 
 
 def _free_port() -> int:

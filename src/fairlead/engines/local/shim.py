@@ -22,7 +22,7 @@ CANNOT_RUN = 126  # the exit code of shells for a command that could not be exec
 CHECKPOINTED = 85  # as in fairlead.model.handshake
 _TERM_S = 5.0  # between TERM and KILL for the rest of a gang of which one process failed
 _POLL_S = 0.05
-_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 # A shell that has set a trap waits for its child before it continues, so that a job which is asked to stop can write its
@@ -41,31 +41,45 @@ def main(directory: str) -> int:
     lock = os.open(ALIVE, os.O_CREAT | os.O_RDWR, 0o600)
     if os.fork():
         return 0
-    os.setsid()
-    silence = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(silence, stream)
+    detach()
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return 0  # another process runs it already
-    for ignored in _ASKING:
+    adopt_orphans()
+    code = _run(plan)
+    if code is not None:
+        record_end(code)
+    return 0
+
+
+def detach() -> None:
+    """Leave the terminal and the session of the daemon, and ignore signals, which are meant for the job."""
+    os.setsid()
+    silence = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(silence, stream)
+    for ignored in ASKING:
         signal.signal(ignored, signal.SIG_IGN)
+
+
+def adopt_orphans() -> None:
+    """From now on orphans of the job become children of this process."""
     with suppress(OSError, AttributeError, ImportError):
         import ctypes  # here, where nothing waits for it
 
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # orphans of the job become our children
-    code = _run(plan)
-    if code is not None:
-        _write_whole(EXIT, {"fairlead": "exit/1", "code": code, "time_s": time.time()})
-    return 0
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def record_end(code: int) -> None:
+    _write_whole(EXIT, {"fairlead": "exit/1", "code": code, "time_s": time.time()})
 
 
 def _run(plan: dict[str, Any]) -> int | None:
     """The exit code; None if another process owns the lease."""
     gate, opener = os.pipe()
     # Blocked, so that signals stay pending for the children instead of being ignored.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ASKING)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
     children = _fork_all(plan, gate, opener)
     os.close(gate)
     group = children[0]
@@ -76,8 +90,8 @@ def _run(plan: dict[str, Any]) -> int | None:
         return None
     os.write(opener, b"!" * len(children))
     os.close(opener)
-    code = _wait_for_all(group, set(children), plan["grace_s"])
-    _clear_away(group)
+    code = wait_for_all(group, set(children), plan["grace_s"])
+    clear_away(group)
     return code
 
 
@@ -99,7 +113,7 @@ def _fork_all(plan: dict[str, Any], gate: int, opener: int) -> list[int]:
     return children
 
 
-def _wait_for_all(group: int, left: set[int], grace_s: float) -> int:
+def wait_for_all(group: int, left: set[int], grace_s: float) -> int:
     """The first exit code that is not 0. It ends all ranks soon, because ranks that wait for a lost one never return.
 
     After an error the others have a few seconds. After a checkpoint, or if all were asked to stop anyway, they
@@ -144,15 +158,8 @@ def _become(plan: dict[str, Any]) -> NoReturn:
         log = os.open(LOG, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        if plan.get("uid") is not None:
-            os.setgroups([])
-            os.setgid(plan["gid"])
-            os.setuid(plan["uid"])
-        os.umask(0o077)
-        os.chdir(plan["workdir"])
-        for usual in (*_ASKING, signal.SIGPIPE):
-            signal.signal(usual, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # signals since the claim arrive now
+        become_user(plan)
+        usual_signals()  # those since the claim arrive now
         os.execve(plan["shell"][0], _words(plan["shell"], plan["setup"], plan["run"]), plan["env"])
     except BaseException as error:
         with suppress(OSError):
@@ -160,15 +167,37 @@ def _become(plan: dict[str, Any]) -> NoReturn:
         os._exit(CANNOT_RUN)
 
 
+def become_user(plan: dict[str, Any]) -> None:
+    """Become the job's user, in the job's directory."""
+    if plan.get("uid") is not None:
+        os.setgroups([])
+        os.setgid(plan["gid"])
+        os.setuid(plan["uid"])
+    os.umask(0o077)
+    os.chdir(plan["workdir"])
+
+
+def usual_signals() -> None:
+    """Give signals their usual meaning back, and let those arrive that were blocked."""
+    for usual in (*ASKING, signal.SIGPIPE):
+        signal.signal(usual, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 def _words(shell: list[str], setup: str | None, run: str) -> list[str]:
     """The command line of a shell for `run`, or for `setup` and then `run`."""
     if setup is None:
-        return [*shell, "-c", _PREFACE + run]
+        return shell_words(shell, run)
     each = " ".join([*shell, "-c"])
     return [*shell, "-c", f'{_PREFACE}{each} "$1"\n{each} "$2"', "fairlead", _PREFACE + setup, _PREFACE + run]
 
 
-def _clear_away(group: int) -> None:
+def shell_words(shell: list[str], script: str) -> list[str]:
+    """The command line of a shell for one script."""
+    return [*shell, "-c", _PREFACE + script]
+
+
+def clear_away(group: int) -> None:
     """End the remaining processes of the job, because its GPUs go to another one."""
     with suppress(OSError):
         os.killpg(group, signal.SIGKILL)

@@ -47,6 +47,15 @@ class SchedulerOptions:
     user: str | None = None  # that local jobs run as, if the daemon runs as root
     emulate: bool = False  # emulate GPUs even if there are some
     node_pace: Mapping[str, float] = field(default_factory=dict)  # speed of emulated nodes relative to their type
+    warm_standbys: int = 2  # processes that wait for leases of local jobs
+    warm_memory_gib: float = 4.0  # resident size of all of them together
+    warm_contexts: bool = False  # whether they open CUDA contexts
+
+    @property
+    def runner(self) -> RunnerOptions:
+        return RunnerOptions(
+            self.user, self.emulate, self.node_pace, self.warm_standbys, self.warm_memory_gib, self.warm_contexts
+        )
 
     @property
     def settings(self) -> Settings:
@@ -115,7 +124,7 @@ def serve(directory: StateDirectory, plan: SchedulerOptions) -> None:
     open_runner = ENGINES[choose("engine", plan.engine, ENGINES)].open_runner
     engine = LiveEngine(
         log.state,
-        open_runner(directory.path, log.state, RunnerOptions(plan.user, plan.emulate, plan.node_pace)),
+        open_runner(directory.path, log.state, plan.runner),
         inbox,
         lambda job: request_queue.command_of(requests, job),
         time.time,

@@ -1,0 +1,157 @@
+"""The standbys of this machine, in the scheduler's process: which there are, and which lease fits which.
+
+A standby fits a lease if a start by the shim would begin in the same way: the same tenant and user, interpreter, module
+list, directory and environment, up to the variables of the lease itself. After each lease that wanted a warm start, one
+standby is kept for each of the last such leases, as many as the limits allow; the lease that comes next is probably
+like one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections import deque
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import fairlead
+from fairlead.engines.local.warm.beginning import Beginning
+from fairlead.engines.local.warm.keeper import LOADED, REFUSED
+from fairlead.engines.local.warm.loader import LARGEST
+
+_ANSWER_S = 10.0  # in which a keeper must answer; it runs only code of ours
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from fairlead.engines.local.warm.keeper import main; "
+_PROGRAM += "sys.exit(main(int(sys.argv[2])))"
+_SOURCE = str(Path(fairlead.__file__).parents[1])
+
+
+@dataclass(frozen=True, slots=True)
+class WarmLimits:
+    """How many processes wait, how large all of them together may become, and whether they open CUDA contexts."""
+
+    processes: int = 2
+    memory_gib: float = 4.0
+    contexts: bool = False
+    pause_s: float = 1.0  # before the imports, so that they do not delay the first step of the job that just began
+
+    @property
+    def bytes_each(self) -> int:
+        return int(self.memory_gib * 2**30 / max(self.processes, 1))
+
+
+class Standby:
+    """A standby that waits, or still imports."""
+
+    def __init__(self, beginning: Beginning, limits: WarmLimits) -> None:
+        self.beginning = beginning
+        self.ready = self.over = False
+        self.resident_bytes = 0
+        self.pids: tuple[int, ...] = ()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-I", "-S", "-c", _PROGRAM, _SOURCE, str(theirs.fileno())]
+        with theirs:
+            self._starter = subprocess.Popen(
+                command, env={}, cwd="/", stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        self._send({**asdict(beginning), "env": dict(beginning.env), **_terms(limits, beginning.ranks)})
+
+    def notice(self) -> None:
+        """Take in what its keeper has sent so far."""
+        self._starter.poll()
+        while not self.over and select.select([self._control], (), (), 0)[0]:
+            self._take(self._receive())
+
+    def load(self, directory: Path) -> bool:
+        """Whether the standby has claimed the lease in this directory. It is used up in any case."""
+        with suppress(OSError):
+            self._control.settimeout(_ANSWER_S)
+            self._control.send(os.fsencode(directory))
+            return self._control.recv(LARGEST) == LOADED
+        return False
+
+    def close(self) -> None:
+        """Its keeper ends it, unless it has a lease."""
+        self.over = True
+        self._control.close()
+        self._starter.wait()
+
+    def _send(self, order: dict[str, object]) -> None:
+        try:
+            self._control.send(json.dumps(order).encode())
+        except OSError:  # such as an environment that is too large for a message
+            self.over = True
+
+    def _receive(self) -> bytes:
+        with suppress(OSError):
+            return self._control.recv(LARGEST)
+        return b""
+
+    def _take(self, message: bytes) -> None:
+        if not message or message.startswith(REFUSED):
+            self.over = True
+        else:
+            news = json.loads(message)
+            self.ready, self.pids, self.resident_bytes = True, tuple(news["pids"]), news["bytes"]
+
+
+def _terms(limits: WarmLimits, ranks: int) -> dict[str, object]:
+    return {"most_bytes": limits.bytes_each * ranks, "contexts": limits.contexts, "pause_s": limits.pause_s}
+
+
+class WarmPool:
+    """Loads leases into standbys and keeps standbys for the leases that come next."""
+
+    def __init__(self, limits: WarmLimits) -> None:
+        self.limits = limits
+        self.loaded = self.missed = 0  # leases that wanted a warm start
+        self._standbys: list[Standby] = []
+        self._recent: deque[Beginning] = deque()
+
+    @property
+    def standbys(self) -> list[Standby]:
+        """Those that are not over, the oldest first."""
+        for standby in self._standbys:
+            standby.notice()
+        for standby in [standby for standby in self._standbys if standby.over]:
+            self._drop(standby)
+        return list(self._standbys)
+
+    def load(self, beginning: Beginning, directory: Path) -> bool:
+        """Whether a standby has claimed the lease in this directory; if not, nothing of it has begun."""
+        for standby in self.standbys:
+            if standby.ready and standby.beginning == beginning:
+                loaded = standby.load(directory)
+                self._drop(standby)
+                if loaded:
+                    self.loaded += 1
+                    return True
+        self.missed += 1
+        return False
+
+    def keep_for(self, beginning: Beginning) -> None:
+        """Keep standbys for the last leases, of which one like this has just begun."""
+        self._recent.append(beginning)
+        while sum(one.ranks for one in self._recent) > self.limits.processes:
+            self._recent.popleft()
+        wanted = list(self._recent)
+        for standby in self.standbys:
+            if standby.beginning in wanted:
+                wanted.remove(standby.beginning)
+            else:
+                self._drop(standby)
+        for one in wanted:
+            with suppress(OSError):  # no process or descriptor left: the next start is cold
+                self._standbys.append(Standby(one, self.limits))
+
+    def close(self) -> None:
+        for standby in list(self._standbys):
+            self._drop(standby)
+
+    def _drop(self, standby: Standby) -> None:
+        standby.close()
+        self._standbys.remove(standby)
