@@ -7,7 +7,7 @@ import numpy as np
 from building import Scene, grants, job, speed
 from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.cluster import NodeGroup, build_cluster
-from fairlead.placement.pack import pack
+from fairlead.placement.pack import pack, strict
 from fairlead.placement.pool import Pool
 from fairlead.rates.profile import ModelFacts, Profile
 
@@ -107,6 +107,18 @@ def test_a_job_that_does_not_run_over_several_nodes_waits_for_one_with_room() ->
     scene = Scene([job("a", 2, model="m"), job("b", 2, model="m")], cluster, only_together, held={"a": ((0, 2),)})
 
     assert packed(scene, {"a": 2, "b": 2}) == {}
+
+
+def test_strictly_placed_gangs_wait_for_as_few_nodes_as_they_need() -> None:
+    """Both nodes have two GPUs left: four GPUs wait for one node, and a gang of six needs two nodes anyway."""
+    held = {"a": ((0, 2),), "b": ((1, 2),)}
+    halves = Scene([job("a", 2), job("b", 2), job("new", 4)], "v100:8", held=held)
+    empty = Scene([job("new", 6)], "v100:8")
+    nobody = np.zeros(3, dtype=np.bool_)
+
+    assert packed(halves, {"a": 2, "b": 2, "new": 4}) == {"new": ((0, 2), (1, 2))}
+    assert strict(halves.view(), grants([[2], [2], [4]]), nobody) == {}
+    assert strict(empty.view(), grants([[6]]), nobody[:1]) == {0: ((0, 4), (1, 2))}
 
 
 def test_a_grant_that_mixes_types_becomes_one_spot() -> None:

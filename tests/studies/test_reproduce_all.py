@@ -209,7 +209,7 @@ def test_results_of_something_else_are_not_used_and_that_is_reported(
 
     run_studies({"oef": TINY["oef"]}, 1, progress.append, store_in(tmp_path), remarks.append)
 
-    assert [one.done for one in progress] == [1, 2, 3, 4]
+    assert [one.done for one in progress] == [1, 2, 3, 4, 5, 6]
     assert len(remarks) == 1
     assert message in remarks[0]
 
@@ -226,6 +226,25 @@ def test_results_of_other_code_are_used_on_request(measured: tuple[list[StudyRes
     assert progress == []
     assert "used anyway" in remarks[0]
     assert "Measured by Fairlead 0.0.7, sources abcdef" in section(study_of(one))
+
+
+def test_results_of_another_scale_keep_it_when_they_are_used_on_request(
+    measured: tuple[list[StudyResults], Path], tmp_path: Path
+) -> None:
+    """A part that is missing is measured at the scale of the others."""
+    name = f"oef-{label('oef', TINY['oef'])}.json"
+    (tmp_path / "oef-full.json").write_text((measured[1] / name).read_text())
+    change(tmp_path / "oef-full.json", lambda read: read["parts"].pop("dynamic run with one liar"))
+    progress: list[StudyProgress] = []
+    remarks: list[str] = []
+
+    (one,) = run_studies({"oef": oef.FULL}, 1, progress.append, store_in(tmp_path), remarks.append, older=True)
+
+    assert one.scale == TINY["oef"]
+    assert [now.part for now in progress] == ["dynamic run with one liar"]
+    assert "another scale" in remarks[0]
+    whole = next(other for other in measured[0] if other.name == "oef")
+    assert one.parts["dynamic run with one liar"] == whole.parts["dynamic run with one liar"]
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
@@ -248,9 +267,9 @@ def test_parts_that_are_done_are_kept_when_a_study_stops_in_the_middle(
     progress: list[StudyProgress] = []
     (one,) = run_studies({"oef": TINY["oef"]}, 1, progress.append, store_in(tmp_path))
 
-    assert [now.done for now in progress] == [3, 4]
+    assert [now.done for now in progress] == [3, 4, 5, 6]
     assert progress[0].left_s > 0
-    assert progress[1].left_s == 0
+    assert progress[-1].left_s == 0
     whole = next(other for other in measured[0] if other.name == "oef")
     assert list(one.parts) == list(whole.parts)
     assert one.parts["broken promises, RTX 3070/3080/3090"] == whole.parts["broken promises, RTX 3070/3080/3090"]
@@ -313,8 +332,8 @@ def test_the_command_writes_the_page_and_one_study_still_gives_json(tiny_oef: An
     progress = CliRunner().invoke(app, ["reproduce", "oef", "--quick", "-o", "json"])
 
     assert written.exit_code == 0, written.output
-    assert "reproduce oef: 3 of 4 parts done (dynamic run), about " in written.stderr
-    assert "reproduce oef: 4 of 4 parts done" in written.stderr
+    assert "reproduce oef: 3 of 6 parts done (dynamic run), about " in written.stderr
+    assert "reproduce oef: 6 of 6 parts done" in written.stderr
     assert written.stdout == ""
     assert "Written by `fairlead reproduce all --quick`." in out.read_text()
     message = json.loads(progress.stdout)
@@ -334,7 +353,7 @@ def test_all_gives_json_too_and_finds_its_results_again(tiny_oef: Any, tmp_path:
     assert json.loads(first.stdout)["studies"][0]["claims"][0]["claims"][0]["verdict"]
     assert again.stdout == first.stdout
     assert again.stderr == ""
-    assert "4 of 4 parts done" in fresh.stderr
+    assert "6 of 6 parts done" in fresh.stderr
     assert list((tmp_path / "cache" / "fairlead" / "reproduce").iterdir())
 
 

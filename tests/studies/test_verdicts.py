@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,28 +157,41 @@ def line(study: Study, claim: str) -> Claim:
     return next(c for table in study.tables for c in table.claims if c.claim == claim)
 
 
-def test_oef_no_longer_says_that_shares_cannot_give_it_when_they_do() -> None:
+def test_oef_names_the_form_of_a_baseline_that_gives_the_paper_s_gain() -> None:
     parts = kept("oef")
-    assert "cannot come from the shares" in words(study_from("oef", parts))
+    wide = parts["dynamic run, wide jobs"]
+    for name in wide:
+        wide[name]["coop_jct_reduction"] = over(0.05)
+    for name in parts["dynamic run"]:
+        parts["dynamic run"][name]["coop_jct_reduction"] = over(0.02)
+    claim = line(study_from("oef", parts), "shorter JCT than gavel")
+    assert str(claim.verdict) == "less"
+    assert claim.is_unexplained
 
-    gavel = parts["static totals, RTX 3070/3080/3090"]["gavel"]
-    gavel["coop_gain"] = replace(gavel["coop_gain"], high=0.4)
+    wide["gavel, gangs scattered"]["coop_jct_reduction"] = over(0.18)
+    claim = line(study_from("oef", parts), "shorter JCT than gavel")
+
+    assert str(claim.verdict).startswith("reached (wide scattered); less (packed, scattered, over jobs packed, ")
+    assert claim.verdict is not None
+    assert claim.verdict.is_contested
+    assert "the difference is gone" in claim.causes[0].sentence
+
+
+def test_oef_says_plainly_when_a_lie_pays_in_one_run() -> None:
+    """The claim is "never", so the worst seed decides; the lie is not the cause if the same happens without it."""
+    parts = kept("oef")
+    row = parts["dynamic run with one liar"]["oef-noncoop"]
+    row["liar_jct_change"], row["without_lie_jct_change"] = over(0.04, -0.1, 0.2), over(0.0, -0.1, 0.1)
+
     study = study_from("oef", parts)
 
-    assert "cannot come from the shares" not in words(study)
-    assert str(line(study, "more throughput than gavel").verdict) == "reached"
-
-
-def test_oef_says_plainly_when_a_lie_pays_in_a_run() -> None:
-    parts = kept("oef")
-    parts["dynamic run with one liar"]["oef-noncoop"]["liar_jct_change"] = over(-0.04, -0.1, 0.02)
-
-    study = study_from("oef", parts)
-
-    judged = [c for t in study.tables for c in t.claims if c.claim == "oef-noncoop" and c.verdict]
-    assert [str(c.verdict) for c in judged] == ["holds", "missed"]
+    lie = next(c for t in study.tables for c in t.claims if c.claim == "oef-noncoop" and t.title.startswith("runs"))
+    assert str(lie.verdict) == "missed"
     assert "Missed: " in study.verdict
     assert "oef-noncoop" in study.verdict
+    assert "the lie itself pays" in lie.causes[0].sentence
+    assert "so this is not the cause" in lie.causes[0].sentence
+    assert not lie.is_unexplained
 
 
 def test_oef_says_which_promise_was_broken() -> None:

@@ -49,7 +49,7 @@ def all_papers(
         bool, typer.Option("--fresh", help="Measure everything again; ignore results that were kept.")
     ] = False,
     accept_older: Annotated[
-        bool, typer.Option("--accept-older", help="Reuse kept results even if the code has changed since.")
+        bool, typer.Option("--accept-older", help="Reuse kept results even if the code or the scale has changed since.")
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", help="Parallel processes (0: one per core).", min=0)] = 0,
     output: Output = Format.table,

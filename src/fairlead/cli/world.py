@@ -93,8 +93,8 @@ class WorldOptions:
         str,
         typer.Option(
             "--placer",
-            help="How GPUs are placed on nodes: packed, packed but never moved together later, or scattered.",
-            metavar="pack|keep|scatter",
+            help="How GPUs are placed on nodes: packed, packed but never moved together later, packed or waiting, scattered.",
+            metavar="pack|keep|strict|scatter",
         ),
     ] = "pack"
     sensing: Annotated[

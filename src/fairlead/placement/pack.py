@@ -42,12 +42,20 @@ def keep(view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]:
     return _place(view, grants, pinned, _compact, gather=False)
 
 
+def strict(view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]:
+    """Like `keep`, but a gang waits until it fits on as few nodes as an empty cluster would need for it.
+
+    Its GPUs stay idle meanwhile: this shows what a scheduler loses that decides without looking at nodes.
+    """
+    return _place(view, grants, pinned, _compact, gather=False, fewest=True)
+
+
 def scatter(view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]:
     """Place gangs without regard to nodes, to measure the benefit of packing."""
     return _place(view, grants, pinned, _scattered, gather=False)
 
 
-PLACERS: dict[str, Placer] = {"pack": pack, "keep": keep, "scatter": scatter}
+PLACERS: dict[str, Placer] = {"pack": pack, "keep": keep, "strict": strict, "scatter": scatter}
 
 _Choose = Callable[[Pool, int, int, Spot], Spot]  # (pool, type, GPUs, last spot of the job) -> its spot
 
@@ -60,7 +68,9 @@ def _scattered(pool: Pool, type_: int, gpus: int, last: Spot) -> Spot:
     return pool.scatter(type_, gpus)
 
 
-def _place(view: View, grants: Grants, pinned: BoolArray, choose: _Choose, *, gather: bool) -> dict[int, Spot]:
+def _place(
+    view: View, grants: Grants, pinned: BoolArray, choose: _Choose, *, gather: bool, fewest: bool = False
+) -> dict[int, Spot]:
     mixing = jobs_that_mix(grants)
     stays = _stays(view, grants, mixing)  # entries
     kept = grants.jobs[stays]
@@ -76,8 +86,9 @@ def _place(view: View, grants: Grants, pinned: BoolArray, choose: _Choose, *, ga
         spot = choose(pool, t, gpus, view.last_spot(j))
         if not spot:
             raise BrokenInvariantError("more GPUs were granted than the nodes of the type have free")
-        if len(spot) > 1 and j not in mixing and not view.rate_on(j, spot):
-            pool.give_back(spot)  # it does not run spread like this and waits for a better gap
+        runs = len(spot) == 1 or j in mixing or view.rate_on(j, spot)
+        if not runs or (fewest and len(spot) > _fewest_nodes(view, t, gpus)):
+            pool.give_back(spot)  # it does not run spread like this, or must not, and waits for a better gap
             continue
         changed[j] = tuple(sorted((*changed[j], *spot))) if changed.get(j) else spot
     for j in sorted(mixing & changed.keys()):
@@ -121,6 +132,10 @@ def _in_order(view: View, grants: Grants, which: BoolArray) -> Iterator[tuple[in
 def _minds(view: View, j: int, t: int, gpus: int) -> bool:
     """Whether such a gang is slower on two nodes than on one, if a node had that many GPUs."""
     return gpus > 1 and view.rate_at(j, t, gpus, 2) < view.rate_at(j, t, gpus, 1)
+
+
+def _fewest_nodes(view: View, type_: int, gpus: int) -> int:
+    return int(-(-gpus // view.cluster.largest_node[type_]))
 
 
 def _spread(view: View, kept: IntArray, pinned: BoolArray) -> list[int]:

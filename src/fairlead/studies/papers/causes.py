@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fairlead.studies.papers.spread import SeedSpread
 
 EXPLAINS = 0.5  # the part of a difference that a cause must account for to explain it
+WHOLE = 0.995
 NOTHING = 0.1  # a cause that accounts for less is refuted
 
 
@@ -28,7 +29,7 @@ class Explanation:
 
     @property
     def _effect(self) -> str:
-        if self.closes >= 1.0:
+        if self.closes >= WHOLE:
             return "the difference is gone, so this explains it"
         if self.closes < NOTHING:
             return "the difference is not smaller, so this is not the cause"

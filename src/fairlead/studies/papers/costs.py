@@ -13,9 +13,9 @@ BATCH = 5.0  # the factor by which a lower bound takes longer if all jobs of the
 
 
 def _oef(scale: oef.OefScale) -> list[float]:
-    """Costs of static totals, promises, runs, and runs with a liar."""
-    runs = 0.02 * scale.seeds * scale.jobs
-    return [0.006 * scale.mixes, 0.3 * scale.lies, runs, runs]
+    """Costs of static totals, promises, runs in three settings, and runs with a liar."""
+    run_s = 0.002 * scale.seeds * scale.jobs
+    return [0.006 * scale.mixes, 0.3 * scale.lies, 12 * run_s, 9 * run_s, 5 * run_s, 15 * run_s]
 
 
 def _hare(scale: hare.HareScale) -> list[float]:

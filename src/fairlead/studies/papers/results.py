@@ -72,7 +72,8 @@ def new_results(name: str, scale: Any) -> StudyResults:
 def find_results(store: Store, name: str, scale: Any, label: str, *, older: bool = False) -> tuple[StudyResults, str]:
     """The stored results, without parts if none can be used, and a remark on results that cannot be used.
 
-    `older` also accepts results that other code measured, and the remark mentions it.
+    `older` also accepts results that other code measured or that have another scale, which they keep; the remark
+    mentions it.
     """
     nothing = new_results(name, scale)
     text, path = store.find(file_name(name, label)), store.path(file_name(name, label))
@@ -82,11 +83,15 @@ def find_results(store: Store, name: str, scale: Any, label: str, *, older: bool
         read = load_numbers(text)
         if read.get("fairlead") != KIND:
             return nothing, f"{path} has another version of the file format ({read.get('fairlead')}, wanted {KIND})"
-        if read["scale"] != scale_json(scale):
+        same_scale = read["scale"] == scale_json(scale)
+        if not same_scale and not older:
             return nothing, f"{path} was measured at another scale ({read['scale']})"
-        stored = StudyResults(name, scale, read["parts"], read["cpu_s"], read["version"], read["code"])
+        kept_scale = scale if same_scale else _scale_from_json(type(scale), read["scale"])
+        stored = StudyResults(name, kept_scale, read["parts"], read["cpu_s"], read["version"], read["code"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"does not hold a study's results ({error}); remove it", path=str(path)) from None
+    if not same_scale:
+        return stored, f"{path} was measured at another scale ({read['scale']}) and is used anyway"
     if stored.code == nothing.code:
         return stored, ""
     remark = f"{path} was measured by other code ({stored.code[:12]}, this is {nothing.code[:12]})"
@@ -128,6 +133,10 @@ def measures(name: str, source: Path) -> bool:
 
 def scale_json(scale: Any) -> Any:
     return json.loads(json.dumps(asdict(scale)))
+
+
+def _scale_from_json(kind: type, record: Mapping[str, Any]) -> Any:
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
 
 
 def as_stored(numbers: Any) -> Any:

@@ -129,14 +129,14 @@ def run_studies(
 ) -> list[StudyResults]:
     """Run the studies in `scales` by name, in the order of the page.
 
-    With a store, parts that it has for the same scale and code are not measured again (with `older`: for any code), and
-    every part is stored when it is done. `say` receives remarks on stored results that cannot be used. With several
+    With a store, parts that it has for the same scale and code are not measured again (with `older`: for any scale and
+    code), and every part is stored when it is done. `say` receives remarks on stored results that cannot be used. With several
     workers, a part that fails does not stop the others.
     """
     results = {name: _stored(store, name, scale, older, say) for name, scale in scales.items()}
-    costs = {name: costs_of(name, scale, table) for name, scale in scales.items()}
+    costs = {name: costs_of(name, one.scale, table) for name, one in results.items()}
     todo = [
-        StudyPart(name, part, scales[name], table)
+        StudyPart(name, part, results[name].scale, table)
         for name in LONGEST_FIRST
         if name in scales
         for part in costs[name]
