@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.numerics.gangs import assign
+from fairlead.numerics.conserving import assign_conserving
 from fairlead.policies import ROUND_POLICIES
-from fairlead.policies.fft import fft, phi
+from fairlead.policies.fft import phi
 from fairlead.rounds.look import look
 from fairlead.studies.papers.fft.crowd import crowd, random_speeds
 
@@ -41,7 +41,7 @@ def run() -> list[Row]:
     """Every row, printed as it is measured."""
     print(HEADER)
     rows: list[Row] = []
-    assign(
+    assign_conserving(
         np.ones((1, 1)),
         np.ones((1, 1), dtype=np.bool_),
         np.ones(1, dtype=np.int64),
@@ -57,8 +57,9 @@ def run() -> list[Row]:
     ):
         rows.append(_program(gpus, types, jobs, target_s))
         print(rows[-1])
-        rows.append(_decision(gpus, types, jobs, target_s))
-        print(rows[-1])
+        for policy in ("fft", "fft-ranked"):
+            rows.append(_decision(policy, gpus, types, jobs, target_s))
+            print(rows[-1])
     return rows
 
 
@@ -77,26 +78,26 @@ def _program(gpus: int, types: int, jobs: int, target_s: float | None) -> Row:
         c = phi(random.uniform(0.0, 50.0, jobs), theta, W, d) + s - rho[:, None] * theta
         runs = random.random((jobs, types)) < 0.95
         started_s = time.process_time()
-        how.append(assign(c, runs, d, np.full(types, gpus // types), last)[1])
+        how.append(assign_conserving(c, runs, d, np.full(types, gpus // types), last)[1])
         spent.append(time.process_time() - started_s)
     return Row("one round's program", gpus, types, jobs, max(spent), target_s, ", ".join(how))
 
 
-def _decision(gpus: int, types: int, jobs: int, target_s: float | None) -> Row:
+def _decision(policy: str, gpus: int, types: int, jobs: int, target_s: float | None) -> Row:
     """A whole decision from a state full of jobs: costs, program and memory; the second of two, with a memory."""
     spent, how = [], []
     for seed in range(SEEDS):
         state = crowd(gpus, types, jobs, seed)
         memory = None
         for _ in range(2):
-            view = look(state, ROUND_POLICIES["fft"], 300.0)
+            view = look(state, ROUND_POLICIES[policy], 300.0)
             started_s = time.process_time()
-            grants, memory = fft(view, memory)
+            grants, memory = ROUND_POLICIES[policy].allocate(view, memory)
             cpu_s = time.process_time() - started_s
             state.pass_time(state.now_s + 300.0)
         spent.append(cpu_s)
         how.append(grants.answer.solver)
-    return Row("  a decision, costs and memory", gpus, types, jobs, max(spent), target_s, ", ".join(how))
+    return Row(f"  a decision of {policy}", gpus, types, jobs, max(spent), target_s, ", ".join(how))
 
 
 if __name__ == "__main__":

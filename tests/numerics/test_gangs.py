@@ -1,45 +1,19 @@
-"""One round of FFT as a program: compared with its bound and with all possibilities, with no GPU left idle."""
+"""One round as a program in which GPUs have a price: compared with its bound and with all possibilities."""
 
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-from fairlead.numerics import gangs
+from fairlead.model.arrays import IntArray
+from fairlead.numerics import division
 from fairlead.numerics.gangs import CLOSE, Effort, assign
 from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
-from fairlead.policies.fft import phi
-
-
-class Round(NamedTuple):
-    c: FloatArray  # j,i
-    runs: BoolArray  # j,i
-    d: IntArray  # j
-    Y: IntArray  # i
-    held: IntArray  # j
-
-
-def random_round(gpus: int, types: int, jobs: int, seed: int) -> Round:
-    """A round with lengths over three decades, ages up to 50 rounds, a third of the jobs behind, restarts of 0.05 to 0.5."""
-    random = np.random.default_rng(seed)
-    Y = np.full(types, gpus // types)
-    d = random.choice([1, 2, 4, 8], jobs, p=[0.5, 0.2, 0.2, 0.1])
-    theta = np.exp(
-        np.cumsum(np.log(np.hstack([np.ones((jobs, 1)), random.uniform(0.8, 2.0, (jobs, types - 1))])), axis=1)
-    )
-    theta = theta / theta.min(axis=1, keepdims=True)
-    rho = np.where(random.random(jobs) < 0.3, random.exponential(1.0, jobs), 0.0)
-    last = random.integers(-1, types, jobs)
-    moves = (last >= 0)[:, None] & (last[:, None] != np.arange(types))
-    s = np.where(moves, random.uniform(0.05, 0.5, jobs)[:, None], 0.0)
-    c = phi(random.uniform(0, 50, jobs), theta, np.exp(random.normal(2.0, 1.5, jobs)), d) + s - rho[:, None] * theta
-    return Round(c, random.random((jobs, types)) < 0.95, d, Y, np.where(random.random(jobs) < 0.3, last, -1))
+from gang_rounds import Round, check_sound, random_round
 
 
 def bound(case: Round) -> float:
@@ -68,16 +42,6 @@ def bound(case: Round) -> float:
     return float(cost @ outcome.x)
 
 
-def check_sound(case: Round, type_of: IntArray) -> None:
-    """Jobs run where they can, no type is oversubscribed, and no GPU is idle that a job could use."""
-    ran = np.flatnonzero(type_of >= 0)
-    assert case.runs[ran, type_of[ran]].all()
-    free = case.Y - np.bincount(type_of[ran], case.d[ran], len(case.Y)).astype(np.int64)
-    assert (free >= 0).all()
-    waiting = type_of < 0
-    assert not (case.runs[waiting] & (case.d[waiting][:, None] <= free)).any()
-
-
 @pytest.mark.parametrize(
     ("gpus", "types", "jobs"), [(512, 4, 200), (512, 4, 500), (2048, 4, 1000), (2048, 8, 1000), (1000, 8, 4000)]
 )
@@ -88,7 +52,7 @@ def test_a_large_round_costs_at_most_half_a_percent_more_than_its_bound(
     """The cost is without the bonus, relative to the sum of |c| over all grants."""
     case = random_round(gpus, types, jobs, seed)
 
-    type_of, how = assign(*case)
+    type_of, how = decided(case)
 
     check_sound(case, type_of)
     ran = np.flatnonzero(type_of >= 0)
@@ -97,10 +61,18 @@ def test_a_large_round_costs_at_most_half_a_percent_more_than_its_bound(
     assert granted.sum() - bound(case) <= 0.005 * np.abs(granted).sum()
 
 
+def bonus(case: Round) -> float:
+    """More than any GPU costs."""
+    return float(1.0 + (np.abs(case.c) / case.d[:, None])[case.runs].max(initial=0.0))
+
+
+def decided(case: Round, effort: Effort | None = None) -> tuple[IntArray, str]:
+    return assign(*case, bonus(case), effort)
+
+
 def worth(case: Round, type_of: IntArray) -> float:
     """The objective with its bonus."""
-    bonus = 1.0 + (np.abs(case.c) / case.d[:, None])[case.runs].max(initial=0.0)
-    return float(sum(case.c[j, i] - bonus * case.d[j] for j, i in enumerate(type_of) if i >= 0))
+    return float(sum(case.c[j, i] - bonus(case) * case.d[j] for j, i in enumerate(type_of) if i >= 0))
 
 
 def by_trying_all(case: Round) -> float:
@@ -122,7 +94,7 @@ def small_round(seed: int) -> Round:
 def test_a_small_exact_round_is_the_best_of_all(seed: int) -> None:
     case = small_round(seed)
 
-    type_of, _ = assign(*case, Effort(exact=True))
+    type_of, _ = decided(case, Effort(exact=True))
 
     check_sound(case, type_of)
     best = by_trying_all(case)
@@ -135,10 +107,10 @@ def test_a_small_exact_round_is_the_best_of_all(seed: int) -> None:
 def test_enumerating_all_ways_to_divide_a_few_gpus_agrees_with_the_program(seed: int) -> None:
     case = random_round(36, 3, 30, seed)
 
-    listed, _ = assign(*case, Effort(exact=True))
+    listed, _ = decided(case, Effort(exact=True))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gangs, "TABLE", 0)
-        solved, _ = assign(*case, Effort(exact=True, nodes=10_000))
+        patch.setattr(division, "TABLE", 0)
+        solved, _ = decided(case, Effort(exact=True, nodes=10_000))
 
     check_sound(case, listed)
     check_sound(case, solved)
@@ -154,8 +126,8 @@ def test_enumerating_all_ways_to_divide_a_few_gpus_agrees_with_the_program(seed:
 def test_a_small_rounded_round_is_sound_and_no_better_than_the_best(seed: int) -> None:
     case = small_round(seed)
 
-    plain, _ = assign(*case, Effort(settle=0))
-    usual, _ = assign(*case)
+    plain, _ = decided(case, Effort(settle=0))
+    usual, _ = decided(case)
 
     check_sound(case, plain)
     check_sound(case, usual)
@@ -168,7 +140,7 @@ def test_equal_widths_need_no_rounding() -> None:
     case = random_round(400, 4, 300, 3)
     case = case._replace(d=np.full(300, 4))
 
-    type_of, how = assign(*case)
+    type_of, how = decided(case)
 
     check_sound(case, type_of)
     assert how == "rounded"
@@ -186,7 +158,7 @@ def test_a_solve_that_gives_up_falls_back_to_the_greedy_order() -> None:
         held=np.full(3, -1),
     )
 
-    type_of, how = assign(*case, Effort(iterations=0))
+    type_of, how = decided(case, Effort(iterations=0))
 
     assert how == "greedy"
     assert type_of.tolist() == [0, 0, 1]
@@ -195,4 +167,4 @@ def test_a_solve_that_gives_up_falls_back_to_the_greedy_order() -> None:
 def test_the_same_round_is_decided_the_same_way_again() -> None:
     case = random_round(512, 4, 200, 1)
 
-    assert np.array_equal(assign(*case)[0], assign(*case)[0])
+    assert np.array_equal(decided(case)[0], decided(case)[0])

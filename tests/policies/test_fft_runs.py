@@ -47,7 +47,7 @@ def crowded(seed: int, jobs: int = 260, load: float = 6.0) -> tuple[list[JobSpec
 
 def run(seed: int, **parameters: Any) -> Summary:
     jobs, speeds = crowded(seed)
-    policy = FFT.with_parameters({"settle": 0, **parameters})
+    policy = FFT.with_parameters(parameters)
     return summarise(simulate(setup(jobs, TYPES, policy, speeds, round_s=ROUND_S)).state)
 
 
@@ -68,7 +68,7 @@ def test_rho_is_never_negative_and_memory_holds_only_the_active_jobs() -> None:
     values: list[float] = []
 
     def watched(view: View, memory: FFTMemory | None) -> tuple[Grants, FFTMemory]:
-        grants, kept = fft(view, memory, settle=0)
+        grants, kept = fft(view, memory)
         assert np.array_equal(kept.job, view.job)
         values.extend(kept.rho.tolist())
         return grants, kept

@@ -1,4 +1,7 @@
-"""One round as a program: gangs assigned to GPU types at the least cost, with no GPU idle while a gang fits."""
+"""One round as a program: gangs on GPU types at the least cost, where an idle GPU has a price.
+
+No GPU stays idle that a gang fits on.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.numerics.division import NO_TYPE, best_division, few_ways
 from fairlead.numerics.solve import TOLERANCE, Limit, LinearProgram, Optimal, TimeLimit, solve
 
 ITERATIONS = 1_000_000  # of one solve
 NODES = 50  # of one whole-number solve
 CLOSE = 0.003  # of the sum of |c| over all grants: a rounded solution this close to its bound is good enough
-TABLE = 400_000  # jobs x ways to divide the GPUs left for them: up to this many are enumerated, which takes 2-3 ms
 SETTLE = 40  # jobs; more take longer and gain little (1000 GPUs of 8 types, 4000 jobs: at most 0.2 % above the bound)
 ENOUGH = 2.0  # times the GPUs of the cluster: the first program contains jobs that ask for this many
 WHOLE = 0.999  # a job that gets this much of a type in the linear program is granted the type
 STAY = 1e-6  # rounds: the preference for the type that a job holds; above the solver's tolerance of 1e-7
-NO_TYPE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,14 @@ def assign(
     d: IntArray,
     Y: IntArray,
     held: IntArray,
+    bonus: float,
     effort: Effort | None = None,
-    bonus: float | None = None,
 ) -> tuple[IntArray, str]:
     """j  type of each job or -1, and the name of the method that decided it.
 
         min  sum_j sum_i (c_ij - B d_j) x_ij     s.t.  sum_i x_ij <= 1,   sum_j d_j x_ij <= Y_i,   x_ij in {0, 1}
 
-    B, the `bonus`, is the worth of a GPU in use; None: more than any c_ij / d_j, so that as many GPUs as possible are used.
+    B, the `bonus`, is the worth of a GPU in use.
 
     The linear program has at most one fractional job per type. These jobs are dropped, and the free GPUs are then handed
     out where a GPU costs least, always to the smallest c_ij / d_j that fits. If the result costs more than `CLOSE` above
@@ -79,19 +81,24 @@ class _GrantCells:
     d: IntArray  # j
     Y: IntArray  # i
     bonus: float  # B
-    above_all: bool  # B is larger than any cost of a GPU
 
     @property
     def price(self) -> FloatArray:
         """x  c - B d: the cost of each cell in the programs."""
         return np.asarray(self.cost - self.bonus * self.d[self.jobs])
 
-    def part(self, open_jobs: BoolArray, Y: IntArray, bonus: float) -> tuple[_GrantCells, BoolArray]:
+    def prices(self) -> FloatArray:
+        """j,i  the same, infinite where a job cannot run."""
+        prices = np.full((len(self.d), len(self.Y)), np.inf)
+        prices[self.jobs, self.types] = self.price
+        return prices
+
+    def part(self, open_jobs: BoolArray, Y: IntArray) -> tuple[_GrantCells, BoolArray]:
         """The cells of the open jobs, renumbered from 0, with Y GPUs; and which of all cells these are."""
         mine = open_jobs[self.jobs]
         row = np.cumsum(open_jobs) - 1  # of an open job
         jobs, types, cost = row[self.jobs[mine]], self.types[mine], self.cost[mine]
-        return _GrantCells(jobs, types, cost, self.d[open_jobs], Y, bonus, self.above_all), mine
+        return _GrantCells(jobs, types, cost, self.d[open_jobs], Y, self.bonus), mine
 
     def program(self, whole: bool = False) -> LinearProgram:
         """Rows: one per job, one per type."""
@@ -138,18 +145,11 @@ class _GrantCells:
         return type_of
 
 
-def _cells(
-    c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray, bonus: float | None
-) -> _GrantCells:
+def _cells(c: FloatArray, runs: BoolArray, d: IntArray, Y: IntArray, held: IntArray, bonus: float) -> _GrantCells:
     """The cells of a round. Of two equal choices, the type that a job holds is the cheaper one."""
     jobs, types = np.nonzero(runs)
     cost = c[jobs, types] - STAY * (held[jobs] == types)
-    return _GrantCells(jobs, types, cost, d, Y, _bonus(cost, d[jobs]) if bonus is None else bonus, bonus is None)
-
-
-def _bonus(cost: FloatArray, width: IntArray) -> float:
-    """B: a GPU in use is worth more than any cell costs."""
-    return 1.0 + float((np.abs(cost) / width).max(initial=0.0))
+    return _GrantCells(jobs, types, cost, d, Y, bonus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _relax(cells: _GrantCells, iterations: int) -> _Relaxed | None:
     inside = np.zeros(len(cells.d), dtype=np.bool_)
     inside[first[: np.searchsorted(np.cumsum(cells.d[first]), ENOUGH * cells.Y.sum()) + 1]] = True
     while True:
-        part, mine = cells.part(inside, cells.Y, cells.bonus)
+        part, mine = cells.part(inside, cells.Y)
         outcome = solve(part.program(), Limit(iterations=iterations))
         if not isinstance(outcome, Optimal):
             return None
@@ -204,13 +204,12 @@ def _settled(cells: _GrantCells, sure: IntArray, open_jobs: BoolArray, nodes: in
 
     The solver may stop when its solution is `close` to its bound.
     """
-    mine = open_jobs[cells.jobs]
-    if int(open_jobs.sum()) * int(np.prod(cells.free(sure) + 1.0)) <= TABLE:
-        return cells.refill(_best_of_all(cells, sure, np.flatnonzero(open_jobs)))
-    # The open jobs get a bonus of their own: that of all jobs can be so large that the solver treats the costs as noise.
-    bonus = _bonus(cells.cost[mine], cells.d[cells.jobs[mine]]) if cells.above_all else cells.bonus
-    part, mine = cells.part(open_jobs, cells.free(sure), bonus)
-    per_gpu = max(bonus, _bonus(part.cost, part.d[part.jobs]))
+    free, at = cells.free(sure), np.flatnonzero(open_jobs)
+    if few_ways(len(at), free):
+        sure[at] = best_division(cells.prices()[at], cells.d[at], free)
+        return cells.refill(sure)
+    part, mine = cells.part(open_jobs, free)
+    per_gpu = max(cells.bonus, 1.0 + float((np.abs(part.cost) / part.d[part.jobs]).max(initial=0.0)))
     gap = close / (per_gpu * max(int(part.Y.sum()), 1))  # the objective is about per_gpu times the GPUs
     outcome = solve(part.program(whole=True), Limit(nodes=nodes), gap=gap)
     if not isinstance(outcome, Optimal | TimeLimit) or outcome.x is None:
@@ -218,40 +217,3 @@ def _settled(cells: _GrantCells, sure: IntArray, open_jobs: BoolArray, nodes: in
     x = np.zeros(len(cells.cost))
     x[mine] = outcome.x
     return cells.refill(cells.grant(sure, x))
-
-
-def _best_of_all(cells: _GrantCells, sure: IntArray, jobs: IntArray) -> IntArray:
-    """`sure` with the best types of `jobs` on what is free, by dynamic programming over the GPUs of every type.
-
-        best_k(r) = min{ best_k-1(r),  min_i best_k-1(r - d_k e_i) + price_ki },    best_0 = 0
-
-    r are the GPUs of each type that the first k jobs may use. Ties go to no GPUs, then to the earlier type.
-    """
-    free = cells.free(sure)
-    price = np.full((len(cells.d), len(free)), np.inf)  # j,i
-    price[cells.jobs, cells.types] = cells.price
-    best = np.zeros((len(jobs) + 1, *(free + 1)))  # k,r
-    for k, j in enumerate(jobs.tolist()):
-        best[k + 1] = best[k]
-        for i, here, there in _shifts(int(cells.d[j]), free, price[j]):
-            np.minimum(best[k + 1][here], best[k][there] + price[j, i], out=best[k + 1][here])
-    type_of, left = sure.copy(), free.copy()
-    for k, j in reversed(list(enumerate(jobs.tolist()))):
-        if best[(k + 1, *left)] == best[(k, *left)]:
-            continue
-        for i, _, _ in _shifts(int(cells.d[j]), left, price[j]):
-            rest = left.copy()
-            rest[i] -= cells.d[j]
-            if best[(k + 1, *left)] == best[(k, *rest)] + price[j, i]:
-                type_of[j], left = i, rest
-                break
-    return type_of
-
-
-def _shifts(d: int, free: IntArray, price: FloatArray) -> list[tuple[int, tuple[slice, ...], tuple[slice, ...]]]:
-    """For each type with room and a price for d more GPUs: the entries of r that have them, and r without them."""
-    shifts = []
-    for i in np.flatnonzero((free >= d) & np.isfinite(price)).tolist():
-        before, after = (slice(None),) * i, (slice(None),) * (len(free) - i - 1)
-        shifts.append((i, (*before, slice(d, None), *after), (*before, slice(None, -d), *after)))
-    return shifts

@@ -11,7 +11,10 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import InputError
 from fairlead.model.outcomes import Terms
 from fairlead.model.view import View
-from fairlead.numerics.gangs import ITERATIONS, NO_TYPE, NODES, SETTLE, Effort, assign
+from fairlead.numerics.conserving import GAP, assign_conserving
+from fairlead.numerics.conserving import NODES as CONSERVING_NODES
+from fairlead.numerics.division import NO_TYPE
+from fairlead.numerics.gangs import ITERATIONS, NODES, SETTLE, Effort, assign
 from fairlead.numerics.metrics import isolated_rate
 from fairlead.policies.policy import Knows, RoundPolicy
 
@@ -42,15 +45,15 @@ def fft(
     work: str = "total",
     crowd: str = "now",
     alone: str = "share",
-    settle: int = SETTLE,
-    exact: bool = False,
-    nodes: int = NODES,
+    gap: float = GAP,
+    nodes: int = CONSERVING_NODES,
     iterations: int = ITERATIONS,
 ) -> tuple[Grants, FFTMemory]:
     """The cheapest round, in which a job is cheaper the further it lags behind its fair progress.
 
         min  sum_j sum_i [ phi_ij + s_ij - kappa rho_j theta_ij ] x_ij      x_ij in {0, 1}                  (6)
-             sum_i x_ij <= 1  every job j,    sum_j d_j x_ij <= Y_i  every type i,    no GPU idle while a job fits
+             sum_i x_ij <= 1  every job j,    sum_j d_j x_ij <= Y_i  every type i                       (1a, 1b)
+             sum_ij d_j x_ij >= K,  the most GPUs that any such x uses                                        (7)
 
         phi_ij     = (t - a_j) theta_ij / W_j  +  d_j W_j / theta_ij                                        (3)
         s_ij       = restart time in rounds if type i is not the one that the job last ran on, else 0
@@ -62,13 +65,12 @@ def fft(
     without enough memory has rate 0 and no variable. `kappa` scales the compensation (1: as in the paper, 0: none). `work`
     is the W of (3): "total" as printed, or "remaining", of which the text speaks. `crowd` is the |A| of tau: "now" as
     printed, or "mean" over the job's life. `alone` is the private cluster, which the paper leaves open: the "share" of all
-    types, or "one-type", the best single one. The linear program is rounded; if rounding is expensive, `settle` jobs are
-    decided again by a program of up to `nodes` nodes; with `exact`, all jobs.
+    types, or "one-type", the best single one. A round costs at most `gap` times the sum of |c| over its grants more than the
+    cheapest one (0: nothing), unless a program needs more than `nodes` nodes.
 
     Departs: the unit is not in the paper, which does not specify the weight of rho. Progress is what was achieved, after
-    restarts and losses, and a decision inside a round counts as its part of a round. Weights scale the isolated share. Work
-    conservation is a bonus B d_j per grant, with B above any cost, and a refill, instead of a hard row for which
-    whole-number solvers often find no feasible point. Remaining work does not fall below one unit (or W_j, if less), because
+    restarts and losses, and a decision inside a round counts as its part of a round. Weights scale the isolated share.
+    Remaining work does not fall below one unit (or W_j, if less), because
     otherwise a job would become expensive just before its end. A job of unknown length is assumed to be half done, with at
     least one unit to go.
     """
@@ -76,7 +78,8 @@ def fft(
     now = _look(view, memory, crowd, alone)
     left = now.total if work == "total" else np.maximum(now.total - now.done, np.minimum(now.total, 1.0))
     c = phi(now.age, now.theta, left, view.width) + now.s - kappa * now.rho[:, None] * now.theta
-    return _cheapest(view, now, c, Effort(settle, exact, nodes, iterations), bonus=None)
+    chosen = assign_conserving(c, now.runs, view.width, view.capacity, view.held_type, gap, nodes, iterations)
+    return _granted(view, now, c, *chosen)
 
 
 def fft_ranked(
@@ -95,14 +98,16 @@ def fft_ranked(
     """FFT's program with costs of our own (`ranked_costs`), which go beyond the paper.
 
     The printed (3) gives fast GPUs to the longest running jobs, and (5) compensates jobs that will meet their fair time
-    anyway; decisions/0021 has the measurements. `idle` is what an idle GPU costs, in rounds of the first job. The other
-    parameters are those of `fft`.
+    anyway; decisions/0021 has the measurements. `idle` is what an idle GPU costs, in rounds of the first job, instead of (7);
+    no GPU stays idle that a job fits on. The linear program is rounded; if rounding is expensive, `settle` jobs are decided
+    again by a program of up to `nodes` nodes; with `exact`, all jobs. The other parameters are those of `fft`.
     """
     _check("fft-ranked", crowd=(crowd, CROWDS), alone=(alone, PRIVATE_CLUSTERS))
     now = _look(view, memory, crowd, alone)
     theta = np.where(now.runs, now.theta, 0.0)
     c = ranked_costs(now.age, theta, now.total, now.done, view.width, now.fair, now.s, kappa)
-    return _cheapest(view, now, c, Effort(settle, exact, nodes, iterations), idle)
+    effort = Effort(settle, exact, nodes, iterations)
+    return _granted(view, now, c, *assign(c, now.runs, view.width, view.capacity, view.held_type, idle, effort))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +146,8 @@ def _look(view: View, memory: FFTMemory | None, crowd: str, alone: str) -> _FFTR
     return _FFTRound(runs, unit, theta, total, done, age, fair, s, past.rho, past.last_type, past.crowd)
 
 
-def _cheapest(
-    view: View, now: _FFTRound, c: FloatArray, effort: Effort, bonus: float | None
-) -> tuple[Grants, FFTMemory]:
-    """The grants of the round with the least costs c (j,i), and the memory for the next round."""
-    type_of, how = assign(c, now.runs, view.width, view.capacity, view.held_type, effort, bonus)
+def _granted(view: View, now: _FFTRound, c: FloatArray, type_of: IntArray, how: str) -> tuple[Grants, FFTMemory]:
+    """The grants of a round with costs c (j,i), and the memory for the next round."""
     jobs = np.flatnonzero(type_of >= 0)
     jobs = jobs[np.argsort(c[jobs, type_of[jobs]] / view.width[jobs], kind="stable")]  # the cheapest GPUs first
     mu = now.age * now.fair / now.total  # j
