@@ -142,19 +142,18 @@ def _decision(draft: Draft, *, explain: bool) -> Decision:
     """The difference to what is held, after checks that gangs are whole and nodes are up and have room."""
     view, changed = draft.view, draft.changed
     held = {j: view.spots.get(j, NOWHERE) for j in sorted(changed)}
-    stop = [j for j, spot in held.items() if spot and changed[j] != spot]
-    start = [j for j, spot in held.items() if changed[j] and changed[j] != spot]
-    spots = tuple(changed[j] for j in start)
-    _check(view, [held[j] for j in stop], start, spots)
+    stop = {j: spot for j, spot in held.items() if spot and changed[j] != spot}
+    start = {j: changed[j] for j, spot in held.items() if changed[j] and changed[j] != spot}
+    _check(view, stop, start)
     return Decision(
         time_s=view.now_s,
         cause=draft.cause,
         stop=_positions(view, stop),
         start=_positions(view, start),
-        spots=spots,
+        spots=tuple(start.values()),
         holds_until_s=draft.holds_until_s,
         solver=draft.allocation.answer.solver,
-        why=Why(outcomes(draft), successors(draft, stop, start), gain(draft, stop, start)) if explain else None,
+        why=Why(outcomes(draft), successors(view, stop, start), gain(view, stop, start)) if explain else None,
     )
 
 
@@ -178,19 +177,19 @@ def _check_mix(view: View, j: int, spot: Spot) -> None:
         raise BrokenInvariantError(f"job {view.job[j]} got a mix of {names}, which it does not allow")
 
 
-def _positions(view: View, jobs: list[int]) -> IntArray:
-    return view.job[jobs] if jobs else NO_JOBS
+def _positions(view: View, jobs: dict[int, Spot]) -> IntArray:
+    return view.job[list(jobs)] if jobs else NO_JOBS
 
 
-def _check(view: View, left: list[Spot], start: list[int], spots: tuple[Spot, ...]) -> None:
+def _check(view: View, stop: dict[int, Spot], start: dict[int, Spot]) -> None:
     if not start:
         return
     free: list[int] = view.node_free.tolist()  # n
     up: list[bool] = view.node_up.tolist()  # n
-    for spot in left:
+    for spot in stop.values():
         for node, count in spot:
             free[node] += count
-    for j, width_set, spot in zip(start, view.width_set[start].tolist(), spots, strict=True):
+    for (j, spot), width_set in zip(start.items(), view.width_set[list(start)].tolist(), strict=True):
         gpus = 0
         for node, count in spot:
             gpus += count

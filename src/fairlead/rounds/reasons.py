@@ -11,6 +11,7 @@ from fairlead.model.allocation import NOWHERE, Placement, Shares, Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.decision import Cause
 from fairlead.model.outcomes import NO_OUTCOMES, Outcomes, Reason
+from fairlead.model.view import View
 from fairlead.placement.pool import free_after
 from fairlead.rounds.draft import Draft
 
@@ -41,42 +42,40 @@ def outcomes(draft: Draft) -> Outcomes:
     return _with_numbers(draft, after.only(changed), reason[changed])
 
 
-def successors(draft: Draft, stop: list[int], start: list[int]) -> dict[int, tuple[int, ...]]:
+def successors(view: View, stop: dict[int, Spot], start: dict[int, Spot]) -> dict[int, tuple[int, ...]]:
     """Job that stops and does not start elsewhere -> jobs that start on its nodes; by permanent position."""
-    pre_empted = set(stop).difference(start)
+    pre_empted = [j for j in stop if j not in start]
     if not pre_empted:
         return {}
     on_node: dict[int, list[int]] = {}
-    for k in start:
-        for node, _ in draft.changed[k]:
+    for k, spot in start.items():
+        for node, _ in spot:
             on_node.setdefault(node, []).append(k)
-    job, spots = draft.view.job, draft.view.spots
-    taken_by = {j: sorted({k for node, _ in spots[j] for k in on_node.get(node, ())}) for j in sorted(pre_empted)}
-    return {int(job[j]): tuple(job[rows].tolist()) for j, rows in taken_by.items()}
+    taken_by = {j: sorted({k for node, _ in stop[j] for k in on_node.get(node, ())}) for j in pre_empted}
+    return {int(view.job[j]): tuple(view.job[rows].tolist()) for j, rows in taken_by.items()}
 
 
-def gain(draft: Draft, stop: list[int], start: list[int]) -> float:
+def gain(view: View, stop: dict[int, Spot], start: dict[int, Spot]) -> float:
     """GPUs at full speed after the changes, less those before: sum of GPUs x rate / the job's fastest rate."""
     if not stop and not start:
         return 0.0
-    view = draft.view
-    before = _at_full_speed(draft, stop, [view.spots[j] for j in stop], view.rate)
-    return _at_full_speed(draft, start, [draft.changed[j] for j in start], view.ideal_rate) - before
+    at_full_speed = _at_full_speed(view, np.array([*stop, *start]), [*stop.values(), *start.values()])
+    return float(at_full_speed[len(stop) :].sum() - at_full_speed[: len(stop)].sum())
 
 
-def _at_full_speed(draft: Draft, rows: list[int], spots: list[Spot], rate: FloatArray) -> float:
-    """The sum of GPUs x relative speed. `rate` (j,t) is for one node at the reference width; others are looked up."""
-    if not rows:
-        return 0.0
-    view, type_of = draft.view, draft.view.cluster.type_of
-    gpus = np.array([sum(count for _, count in spot) for spot in spots])
-    speed = rate[rows, [type_of[spot[0][0]] for spot in spots]]
-    for at, (j, spot) in enumerate(zip(rows, spots, strict=True)):
-        if len(spot) > 1 or gpus[at] != view.width[j]:
-            speed[at] = view.rate_on(j, spot)
-    fastest = view.ideal_rate[rows].max(axis=1)
+def _at_full_speed(view: View, rows: IntArray, spots: list[Spot]) -> FloatArray:
+    """r  GPUs x speed relative to the job's fastest type. Spots of several nodes or of another width are looked up."""
+    gpus = np.array([spot[0][1] for spot in spots])
+    type_of = view.cluster.type_of
+    rate = view.ideal_rate.take(rows, axis=0)  # r,t
+    speed = rate[np.arange(len(rows)), [type_of[spot[0][0]] for spot in spots]]
+    unusual = (gpus != view.width.take(rows)).nonzero()[0].tolist()
+    for r in {*unusual, *[r for r, spot in enumerate(spots) if len(spot) > 1]}:
+        gpus[r] = sum(count for _, count in spots[r])
+        speed[r] = view.rate_on(int(rows[r]), spots[r])
+    fastest = rate.max(axis=1)
     # A job that runs only as a mix of types has no fastest type; its mix is full speed.
-    return float((gpus * np.divide(speed, fastest, out=np.ones(len(rows)), where=fastest > 0)).sum())
+    return np.asarray(gpus * (speed / np.where(fastest > 0, fastest, speed)))
 
 
 class _After:
