@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, replace
 
 import numpy as np
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from task_instances import instances
 
 from fairlead.model.arrays import FloatArray
-from fairlead.model.tasks import Instance, Known, Schedule, completions_s, instance
-from fairlead.policies.hlas import hlas
+from fairlead.model.tasks import Instance, Known, Rule, Schedule, completions_s, instance
+from fairlead.policies import TASK_POLICIES
+from fairlead.policies.hlas import PROMOTE, hlas
+from fairlead.policies.policy import TaskPolicy
 from fairlead.sim.tasks.check import violations
 from fairlead.sim.tasks.schedules import run_rule
 
@@ -92,7 +95,7 @@ def longest_wait(case: Instance, schedule: Schedule, promote: float) -> float:
 
 
 @pytest.mark.parametrize(("scale", "gpus"), [(1, [1]), (4, [2, 2])])
-@pytest.mark.parametrize("promote", [1.0, 4.0])
+@pytest.mark.parametrize("promote", [1.0, 4.0, PROMOTE])
 def test_with_promotion_a_job_waits_at_most_a_multiple_of_its_service(
     scale: int, gpus: list[int], promote: float
 ) -> None:
@@ -105,7 +108,21 @@ def test_with_promotion_a_job_waits_at_most_a_multiple_of_its_service(
 @pytest.mark.parametrize(("scale", "gpus"), [(1, [1]), (4, [2, 2])])
 def test_without_promotion_the_flood_starves_the_long_job(scale: int, gpus: list[int]) -> None:
     case = flooded(scale, gpus)
-    assert longest_wait(case, run_rule(case, hlas(case.known)), 4.0) > 100.0
+    assert longest_wait(case, run_rule(case, hlas(case.known, promote=math.inf)), PROMOTE) > 100.0
+
+
+def test_the_policy_promotes_unless_it_is_switched_off() -> None:
+    """With 0 as its parameter, as for Tiresias."""
+    case = flooded(1, [1])
+
+    def rule_of(policy: TaskPolicy) -> Rule:
+        (_, rule) = policy.plan(case.known).candidates[0]  # type: ignore[arg-type]
+        assert isinstance(rule, Rule)
+        return rule
+
+    assert rule_of(TASK_POLICIES["hlas"]).promote == PROMOTE
+    assert math.isinf(rule_of(TASK_POLICIES["hlas"].with_parameters({"promote": 0.0})).promote)
+    assert longest_wait(case, run_rule(case, rule_of(TASK_POLICIES["hlas"])), PROMOTE) <= 2.1
 
 
 def test_an_hour_on_a_slow_gpu_counts_as_the_time_it_would_have_taken_on_a_fast_one() -> None:

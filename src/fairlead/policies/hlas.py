@@ -21,6 +21,7 @@ SIGMA = 1.3
 FIRST_QUEUE_TASKS = 4.0
 GROWTH = 4.0
 QUEUES = 7
+PROMOTE = 8.0  # as in our Tiresias; decisions/0140 has what it costs
 ADVANTAGE = 0.5  # strength of comparative advantage in the choice of the GPU; chosen on seeds that no report uses
 
 
@@ -30,7 +31,7 @@ def plan(
     first_tasks: float = FIRST_QUEUE_TASKS,
     growth: float = GROWTH,
     queues: int = QUEUES,
-    promote: float = 0.0,
+    promote: float = PROMOTE,
     sigma: float = SIGMA,
     advantage: float = MILD_ADVANTAGE,
 ) -> TaskPlan:
@@ -53,7 +54,7 @@ def hlas(
     first_tasks: float = FIRST_QUEUE_TASKS,
     growth: float = GROWTH,
     queues: int = QUEUES,
-    promote: float = math.inf,
+    promote: float = PROMOTE,
     sigma: float = SIGMA,
     advantage: float = ADVANTAGE,
 ) -> Rule:
@@ -64,7 +65,9 @@ def hlas(
     is in reference seconds: the time that the service would have taken on the type that suits the job best, so an hour on
     a slow GPU counts for less than an hour on a fast one. Queue 0 ends at `first_tasks` median tasks, each further queue
     `growth` times later. A job that has waited `promote` times its service A_n / k_n since its last task returns to queue
-    0. With promote = inf, no job is promoted.
+    0, where it is the first, and its service counts from zero again. So no job waits longer between two of its tasks than
+    `promote` times its service so far, plus the tasks that are running then. With promote = inf, no job is promoted, and an
+    endless stream of short jobs starves a long one.
     """
     p = known.fastest_s
     return Rule(

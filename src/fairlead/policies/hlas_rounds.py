@@ -6,7 +6,7 @@ Single tasks are decided on the workers, which split each training round over th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,11 +23,15 @@ NOTHING: dict[int, int] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceService:
-    """By job: the GPU-seconds held at the last decision, and their equivalent on the job's best type."""
+    """By job: the GPU-seconds held at the last decision, and what they are worth on the job's best type.
+
+    The latter count from the last promotion. `wait_s` is the waiting time when the job last ran or was promoted.
+    """
 
     job: IntArray  # j  ascending
     attained_gpu_s: FloatArray  # j
     reference_s: FloatArray  # j
+    wait_s: FloatArray  # j
 
 
 def hlas_rounds(
@@ -37,18 +41,28 @@ def hlas_rounds(
     first_s: float = 900.0,
     growth: float = 4.0,
     queues: int = 7,
+    promote: float = 8.0,
     advantage: float = 0.5,
 ) -> tuple[Grants, ReferenceService]:
     """Queues by attained service A_j / w_j in reference seconds, first come first served inside a queue.
 
     A GPU-second counts by the job's speed there relative to its best type. Queue 0 ends at `first_s` GPU-seconds, each
-    further queue `growth` times later. Each job takes the type that finishes its work first among those with room, where
+    further queue `growth` times later. A job that has waited `promote` times its service A_j / d_j since it last ran (0:
+    never) returns to queue 0, and its service counts from zero. Each job takes the type that finishes its work first among those with room, where
     the rate on a type is divided by V_t^advantage, V_t the geometric mean of the active jobs' speeds on it relative to
     their best; a job with relaxed synchronisation takes a mix of free GPUs if that is better. A mix in which a slow GPU
     would idle is taken only if the job fits nowhere else and no other job can use those GPUs.
-    Departs: no job waits for a busy GPU, because every round hands out all GPUs again; no job is promoted.
+    Departs: no job waits for a busy GPU, because every round hands out all GPUs again.
     """
-    service = _served(view, memory)
+    served = _served(view, memory)
+    waits = view.held_gpus == 0
+    owed_s = promote * served.reference_s / view.width - (view.wait_s - served.wait_s)  # j  until it is promoted
+    promoted = waits & (served.reference_s > 0) & (owed_s <= 0) & (promote > 0)
+    service = replace(
+        served,
+        reference_s=np.where(promoted, 0.0, served.reference_s),
+        wait_s=np.where(promoted | ~waits, view.wait_s, served.wait_s),
+    )
     with np.errstate(over="ignore"):
         edges = REACHED * first_s * growth ** np.arange(queues - 1)
     attained = service.reference_s / view.weight  # j
@@ -59,18 +73,27 @@ def hlas_rounds(
         grants = _with_mixes(view, order, price)
     else:
         grants = Grants(*fill_in_order(order, view.width, view.rate / price, view.capacity))
-    answer = Answer(holds_until_s=view.now_s + _sinks_in_s(view, grants, np.append(edges, np.inf)[queue] - attained))
+    idle = np.ones(view.jobs, dtype=np.bool_)
+    idle[grants.jobs] = False
+    lifts_s = owed_s[idle & waits & (service.reference_s > 0)] if promote > 0 else np.empty(0)
+    sinks_s = _sinks_in_s(view, grants, np.append(edges, np.inf)[queue] - attained)
+    # A job that is stopped now starts to wait now, so the decision is not valid beyond the next round.
+    stopped = bool((idle & ~waits).any()) and promote > 0
+    holds_s = 0.0 if stopped else max(min(sinks_s, float(lifts_s.min(initial=np.inf))), 0.0)
+    answer = Answer(holds_until_s=view.now_s + holds_s)
     return Grants(grants.jobs, grants.types, grants.gpus, answer), service
 
 
 def _served(view: View, memory: ReferenceService | None) -> ReferenceService:
     """The service so far. Since the last decision it counts at the speed on the GPUs held now, which did not change."""
-    reference_s, before = np.zeros(view.jobs), np.zeros(view.jobs)
+    reference_s, before, wait_s = np.zeros(view.jobs), np.zeros(view.jobs), np.zeros(view.jobs)
     if memory is not None and memory.job.size and view.jobs:
         at = np.minimum(np.searchsorted(memory.job, view.job), len(memory.job) - 1)
         known = memory.job[at] == view.job
         reference_s[known], before[known] = memory.reference_s[at[known]], memory.attained_gpu_s[at[known]]
-    return ReferenceService(view.job, view.attained_gpu_s, reference_s + (view.attained_gpu_s - before) * _speed(view))
+        wait_s[known] = memory.wait_s[at[known]]
+    reference_s += (view.attained_gpu_s - before) * _speed(view)
+    return ReferenceService(view.job, view.attained_gpu_s, reference_s, wait_s)
 
 
 def _speed(view: View) -> FloatArray:
