@@ -17,7 +17,7 @@ FULL_WEIGHT = 3  # reports after which a job's vote has its full weight
 NEEDED_JOBS, NEEDED_REPORTS = 2, 3  # before a node has a factor at all
 BOUND = math.log(4.0)  # largest factor of a node, either way; beyond it the scale of a job is wrong and not the node
 
-Window: TypeAlias = tuple[float, ...]  # newest last
+Window: TypeAlias = tuple[float, ...]  # newest reports, the last one last
 
 
 class Vote(NamedTuple):
@@ -27,13 +27,24 @@ class Vote(NamedTuple):
     reports: int
 
 
+class Seen(NamedTuple):
+    """The newest reports of a job at one place, and their median."""
+
+    window: Window
+    value: float
+
+    @property
+    def vote(self) -> Vote:
+        return Vote(self.value, len(self.window))
+
+
 @dataclass(slots=True)
 class JobEvidence:
     """The reports of one job. It is mutable, because it stays open until the job ends."""
 
     model: str
-    at: dict[int, Window] = field(default_factory=dict)  # by node, or by type where nodes are not told apart
-    spread: dict[Spot, Window] = field(default_factory=dict)  # by spot of several nodes
+    at: dict[int, Seen] = field(default_factory=dict)  # by node, or by type where nodes are not told apart
+    spread: dict[Spot, Seen] = field(default_factory=dict)  # by spot of several nodes
     reports: dict[int, int] = field(
         default_factory=dict
     )  # all reports ever, by type; those of mixed types do not count
@@ -46,17 +57,19 @@ class JobEvidence:
         return not self.at and not self.spread
 
 
-def with_report(window: Window, value: float) -> Window:
-    return (*window[1 - WINDOW :], value)
+def with_report(seen: Seen | None, value: float) -> Seen:
+    return seen_from((value,) if seen is None else (*seen.window[1 - WINDOW :], value))
 
 
-def summary(window: Window) -> Vote:
-    return Vote(median(window), len(window))
+def seen_from(window: Window) -> Seen:
+    return Seen(window, median(window))
 
 
 def middle(votes: Iterable[Vote]) -> float:
     """The weighted median: half of the weight is on each side. A vote weighs as its reports, up to `FULL_WEIGHT`."""
     ranked = sorted(votes)
+    if len(ranked) == 1:
+        return ranked[0].value
     weights = [min(vote.reports, FULL_WEIGHT) for vote in ranked]
     half, below = sum(weights) / 2.0, 0
     for position, weight in enumerate(weights):

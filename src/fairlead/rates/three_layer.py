@@ -22,7 +22,7 @@ from fairlead.rates.evidence import (
     Vote,
     cast,
     middle,
-    summary,
+    seen_from,
     verdict,
     with_report,
 )
@@ -167,19 +167,19 @@ class ThreeLayer:
             t = types.pop()
             evidence.reports[t] = evidence.reports.get(t, 0) + 1
         if len(spot) > 1:
-            evidence.spread[spot] = with_report(evidence.spread.pop(spot, ()), ratio)
+            evidence.spread[spot] = with_report(evidence.spread.pop(spot, None), ratio)
             if len(evidence.spread) > SPOTS:
                 del evidence.spread[next(iter(evidence.spread))]
             return
         node, gpus = spot[0]
         place = node if self._by_node else self._node_type[node]
-        evidence.at[place] = with_report(evidence.at.get(place, ()), ratio)
+        evidence.at[place] = with_report(evidence.at.get(place), ratio)
         if self._sensing is Sensing.THREE_LAYER:
             self._vote(job, evidence, node, gpus)
 
     def _vote(self, job: int, evidence: JobEvidence, node: int, gpus: int) -> None:
-        t, seen = self._node_type[node], summary(evidence.at[node])
-        others = [vote for place, vote in self._beyond_nodes(evidence, t) if place != node]
+        t, seen = self._node_type[node], evidence.at[node].vote
+        others = self._beyond_nodes(evidence, without=node).get(t, [])
         profiled = self._table.sources(evidence.model, gpus)[t] is RateSource.PROFILED
         if profiled and abs(seen.value) <= BOUND:
             others.append(Vote(0.0, FULL_WEIGHT))
@@ -193,27 +193,26 @@ class ThreeLayer:
         if factor is not None:
             self._factor[node] = factor
 
-    def _beyond_nodes(self, evidence: JobEvidence, t: int) -> list[tuple[int, Vote]]:
-        """(place, the job's speed there relative to other jobs) on this type."""
-        places = [place for place in evidence.at if self._type_of(place) == t]
-        seen = [summary(evidence.at[place]) for place in places]
-        factors = [self._factor.get(place, 0.0) if self._by_node else 0.0 for place in places]
-        return [
-            (place, Vote(vote.value - factor, vote.reports))
-            for place, vote, factor in zip(places, seen, factors, strict=True)
-        ]
+    def _beyond_nodes(self, evidence: JobEvidence, without: int | None = None) -> dict[int, list[Vote]]:
+        """By type: the job's speed at its places relative to other jobs there."""
+        by_type: dict[int, list[Vote]] = {}
+        for place, seen in evidence.at.items():
+            if place != without:
+                value = seen.value - self._factor.get(place, 0.0)  # there are no factors where places are types
+                by_type.setdefault(self._type_of(place), []).append(Vote(value, len(seen.window)))
+        return by_type
 
     def _own(self, evidence: JobEvidence) -> dict[int, float]:
         """By type: how much faster this job is than expected, apart from the nodes that it was on.
 
         A scale that is only assumed is as wrong on the types on which the job has not run, so it is corrected there too.
         """
-        types = dict.fromkeys(self._type_of(place) for place in evidence.at)
-        own = {t: middle(vote for _, vote in self._beyond_nodes(evidence, t)) for t in types}
-        assumed = [t for t, source in enumerate(self._table.sources(evidence.model, 1)) if source is RateSource.ASSUMED]
-        if not assumed or all(t in own for t in assumed):
+        own = {t: middle(votes) for t, votes in self._beyond_nodes(evidence).items()}
+        sources = self._table.sources(evidence.model, 1)
+        if RateSource.ASSUMED not in sources or len(own) == len(sources):
             return own
-        seen = [Vote(value, 1) for value in own.values()] or [summary(window) for window in evidence.spread.values()]
+        seen = [Vote(value, 1) for value in own.values()] or [spread.vote for spread in evidence.spread.values()]
+        assumed = [t for t, source in enumerate(sources) if source is RateSource.ASSUMED]
         return {**dict.fromkeys(assumed, middle(seen)), **own}
 
     def relative(self, jobs: IntArray, expected: FloatArray | None = None) -> FloatArray:
@@ -221,19 +220,17 @@ class ThreeLayer:
 
         `expected` (j,t) is used where the job itself was not observed on a type, if something better than 1 is known.
         """
-        types = self._cluster.node_type
         by_type = np.zeros((len(jobs), len(self._cluster.types))) if expected is None else np.log(expected)  # j,t
-        evidence = [self._jobs.get(job) for job in jobs.tolist()]
-        for row, known in enumerate(evidence):
-            if known is not None:
-                own = self._own(known)
-                seen = [t for t in own if expected is None or any(self._type_of(place) == t for place in known.at)]
-                by_type[row, seen] = [own[t] for t in seen]
-        ratio = by_type[:, types] + self._node_factors()
-        if self._by_node:
-            for row, known in enumerate(evidence):
-                for node, window in () if known is None else known.at.items():
-                    ratio[row, node] = summary(window).value
+        known = [(row, self._jobs[job]) for row, job in enumerate(jobs.tolist()) if job in self._jobs]
+        for row, evidence in known:
+            own = self._own(evidence)
+            if expected is not None:
+                own = {t: own[t] for t in {self._type_of(place) for place in evidence.at}}
+            for t, value in own.items():
+                by_type[row, t] = value
+        ratio = by_type[:, self._cluster.node_type] + self._node_factors()
+        for row, evidence in known if self._by_node else ():
+            ratio[row, list(evidence.at)] = [seen.value for seen in evidence.at.values()]
         return np.asarray(np.exp(ratio))
 
     def _node_factors(self) -> FloatArray:
@@ -255,9 +252,9 @@ class ThreeLayer:
     def _spread_of(self, evidence: JobEvidence, speeds: FloatArray) -> list[float]:
         """t  for a job that expects these speeds (n) on single nodes."""
         alike, by_type, votes = np.ones(len(self._node_type)), dict[int, list[Vote]](), list[Vote]()
-        for spot, window in evidence.spread.items():
+        for spot, seen in evidence.spread.items():
             slowest = self._expected(evidence.model, spot, speeds) / self._expected(evidence.model, spot, alike)
-            vote = Vote(summary(window).value - math.log(slowest), len(window))
+            vote = Vote(seen.value - math.log(slowest), len(seen.window))
             votes.append(vote)
             for t in {self._node_type[node] for node, _ in spot}:
                 by_type.setdefault(t, []).append(vote)
@@ -267,7 +264,12 @@ class ThreeLayer:
         return {
             "format": _FORMAT,
             "jobs": [
-                [job, one.model, *(list(table.items()) for table in (one.at, one.spread, one.reports))]
+                [
+                    job,
+                    one.model,
+                    *([[place, seen.window] for place, seen in table.items()] for table in (one.at, one.spread)),
+                    list(one.reports.items()),
+                ]
                 for job, one in self._jobs.items()
             ],
             "votes": [[node, job, *vote] for node, votes in self._votes.items() for job, vote in votes.items()],
@@ -279,10 +281,9 @@ class ThreeLayer:
         if learnt.get("format") != _FORMAT:
             return
         for job, model, at, spread, reports in learnt["jobs"]:
-            windows = {place: tuple(window) for place, window in at}
-            evidence = self._jobs[job] = JobEvidence(model, windows, reports=dict(reports))
-            for spot, window in spread:
-                evidence.spread[tuple((node, gpus) for node, gpus in spot)] = tuple(window)
+            places = {place: seen_from(tuple(window)) for place, window in at}
+            spots = {tuple((node, gpus) for node, gpus in spot): seen_from(tuple(window)) for spot, window in spread}
+            self._jobs[job] = JobEvidence(model, places, spots, dict(reports))
         for node, job, value, reports in learnt["votes"]:
             self._votes.setdefault(node, {})[job] = Vote(value, reports)
         for node in self._votes:
@@ -322,13 +323,12 @@ class ThreeLayer:
 
     def _by_type(self, evidence: JobEvidence) -> dict[int, list[Vote]]:
         """The job's speeds on each type, apart from its nodes; over several nodes, relative to the slowest factor."""
-        types = {self._type_of(place) for place in evidence.at}
-        by_type = {t: [vote for _, vote in self._beyond_nodes(evidence, t)] for t in types}
-        for spot, window in evidence.spread.items():
+        by_type = self._beyond_nodes(evidence)
+        for spot, seen in evidence.spread.items():
             on = {self._node_type[node] for node, _ in spot}
             if len(on) == 1:
                 slowest = min(self._factor.get(node, 0.0) for node, _ in spot)
-                by_type.setdefault(on.pop(), []).append(Vote(summary(window).value - slowest, len(window)))
+                by_type.setdefault(on.pop(), []).append(Vote(seen.value - slowest, len(seen.window)))
         return by_type
 
     def _typical(self, t: int) -> float:
