@@ -141,14 +141,14 @@ POLICIES = (
     TaskPolicy(
         name="hare",
         summary="Single tasks of training rounds on mixed GPUs; the best of a portfolio of plans, made in advance.",
-        paper="Hare (HPDC 2022)",
+        paper="Hare (HPDC 2022), with plans of our own instead of its Algorithm 1",
         plan=plan,
         knows=frozenset({Knows.LENGTHS, Knows.ARRIVALS}),
     ),
     TaskPolicy(
         name="hare-online",
         summary="Single tasks on mixed GPUs; the shortest remaining work first, planned again after every event.",
-        paper="Hare (HPDC 2022), without knowledge of arrivals",
+        paper="ours, after Hare (HPDC 2022): without knowledge of arrivals",
         plan=replan,
         knows=frozenset({Knows.LENGTHS}),
     ),

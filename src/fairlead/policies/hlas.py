@@ -94,6 +94,6 @@ def _median_so_far(values: FloatArray) -> FloatArray:
 POLICY = TaskPolicy(
     name="hlas",
     summary="Single tasks on mixed GPUs; least attained service in reference seconds first, in queues.",
-    paper="Hare (IEEE TCC 2024), heterogeneity-aware least attained service",
+    paper="Hare (IEEE TCC 2024), our reading of its abstract",
     plan=plan,
 )

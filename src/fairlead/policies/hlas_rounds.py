@@ -206,7 +206,7 @@ def _sinks_in_s(view: View, grants: Grants, to_next: FloatArray) -> float:
 POLICY = RoundPolicy(
     name="hlas-rounds",
     summary="Least attained service in reference GPU-seconds first; a relaxed job may mix the free GPUs of several types.",
-    paper="Hare (IEEE TCC 2024), in rounds, for live clusters",
+    paper="ours, after Hare (IEEE TCC 2024): in rounds, for live clusters",
     level=Level.GRANTS,
     allocate=hlas_rounds,
 )
