@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.jobs import JobSpec
+
+
+class TypesOfKind(NamedTuple):
+    """What a job's description says about the types that it can use on the current cluster."""
+
+    rates: FloatArray  # t  samples/s at the reference width, 0 where it may not or cannot run
+    mixable: int  # row of `mixable_rows`
+    runs_somewhere: bool
 
 
 class Labels:
@@ -14,6 +24,7 @@ class Labels:
         self._kinds: dict[tuple[str, str, int, tuple[str, ...]], int] = {}
         self._widths: dict[tuple[int, ...], int] = {}
         self.width_sets: list[tuple[int, ...]] = []
+        self.types_of_kind: dict[tuple[str, int, tuple[str, ...], bool], TypesOfKind] = {}  # until the cluster changes
         self._alike: dict[tuple[bytes, int, float], int] = {}
         self._mixable: dict[bytes, int] = {}
         self.mixable_rows: list[BoolArray] = []  # t  types that may be mixed, each distinct row once
@@ -42,4 +53,4 @@ class Labels:
         return row
 
     def forget_cluster(self) -> None:
-        self._alike, self._mixable, self.mixable_rows = {}, {}, []
+        self.types_of_kind, self._alike, self._mixable, self.mixable_rows = {}, {}, {}, []

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import ENDED, Phase
 from fairlead.model.outcomes import Reason
 from fairlead.rates.estimator import allowed_rates, mixable_types, runs_somewhere
 from fairlead.rates.factors import RateSource
 from fairlead.rates.spot import GangRate, spot_rate
 from fairlead.rates.three_layer import Learns
+from fairlead.rounds.labels import TypesOfKind
 from fairlead.rounds.measured import Group
 from fairlead.rounds.waiting import set_reason
 
@@ -24,24 +26,33 @@ if TYPE_CHECKING:
 
 def draw_up_rates(state: State, j: int) -> None:
     """Compute the rates of the job on the current cluster."""
-    state.best_rate[j] = allowed_rates(state.specs[j], state.cluster, state.estimator)
+    state.best_rate[j] = _types_of(state, state.specs[j]).rates
     label_rates(state, j)
 
 
 def label_rates(state: State, j: int) -> None:
-    spec, rates = state.specs[j], state.best_rate[j]
-    mixable = mixable_types(spec, state.cluster, state.estimator)
-    state.alike[j] = state.labels.alike(spec, rates)
-    state.mixable_row[j] = state.labels.mixable(mixable)
-    if state.phase[j] in ENDED:
+    spec = state.specs[j]
+    types = _types_of(state, spec)
+    state.alike[j] = state.labels.alike(spec, state.best_rate[j])
+    state.mixable_row[j] = types.mixable
+    if int(state.phase[j]) in ENDED:  # comparing one number of an array with an enum is slow
         return
-    if not runs_somewhere(rates, mixable):
+    if not types.runs_somewhere:
         state.run_nowhere.add(j)
         note_never_fits(state, np.array([j]))
         return
     state.run_nowhere.discard(j)
-    if state.reason[j] == Reason.NEVER_FITS:
+    if int(state.reason[j]) == Reason.NEVER_FITS:
         set_reason(state, np.array([j]), Reason.UNDECIDED, state.now_s)
+
+
+def _types_of(state: State, spec: JobSpec) -> TypesOfKind:
+    kinds, kind = state.labels.types_of_kind, (spec.model, spec.gpus, spec.types, spec.relaxed)
+    if kind not in kinds:
+        rates = allowed_rates(spec, state.cluster, state.estimator)
+        mixable = mixable_types(spec, state.cluster, state.estimator)
+        kinds[kind] = TypesOfKind(rates, state.labels.mixable(mixable), runs_somewhere(rates, mixable))
+    return kinds[kind]
 
 
 def note_never_fits(state: State, jobs: IntArray) -> None:
@@ -66,7 +77,7 @@ def draw_up_again(state: State) -> None:
     state.labels.forget_cluster()
     state.queue.fixed = {}
     for j in range(state.jobs):
-        if state.phase[j] in ENDED:
+        if int(state.phase[j]) in ENDED:
             label_rates(state, j)
         else:
             draw_up_rates(state, j)

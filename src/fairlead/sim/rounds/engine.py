@@ -130,7 +130,8 @@ class SimEngine:
             finish_s = self._next_finish_s()
             goes_on = not self._is_quiet and self._ended + self._stranded() < len(jobs)
             fault_s, change_s = (self._faults.next_s, self._changes.next_s) if goes_on else (math.inf, math.inf)
-            trial_s, report_s = self._next_trial_s(), self._next_report_s()
+            trial_s = self._next_trial_s() if self.profiling.trials else math.inf
+            report_s = math.inf if self._reports is None else self._next_report_s(self._reports)
             arrival_s = self.profiling.ready_s[self._arrived] if self._arrived < len(jobs) else math.inf
             next_s = min(finish_s, change_s, fault_s, trial_s, report_s, arrival_s)
             if next_s > until_s or next_s == math.inf:
@@ -292,7 +293,7 @@ class SimEngine:
 
         A job that runs on fewer GPUs than its reference width continues, even if that width has left the cluster.
         """
-        return sum(j not in self._running for j in self._nowhere)
+        return sum(j not in self._running for j in self._nowhere) if self._nowhere else 0
 
     def _make_room(self, node: int, gpus: int) -> list[Event]:
         """Lose jobs, the last to start first, until the others hold at most this many GPUs of the node."""
@@ -356,11 +357,11 @@ class SimEngine:
             self._now_s, np.array(jobs, dtype=np.int64), np.array([self._done[j] for j in jobs]), np.array(rate)
         )
 
-    def _next_report_s(self) -> float:
-        if self._reports is None or not self._running:
+    def _next_report_s(self, reports: Reports) -> float:
+        if not self._running:
             return math.inf
-        self._reports.skip_to(self._now_s)
-        return self._reports.next_s
+        reports.skip_to(self._now_s)
+        return reports.next_s
 
     def _report(self) -> list[Event]:
         """The progress of every job that ran since its last report or its start for a whole interval."""
