@@ -28,7 +28,7 @@ from fairlead.policies.policy import AnyPolicy, Knows, Policy, RoundPolicy, Task
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import ModelFacts, Profile, Speed
 from fairlead.rounds.look import look
-from fairlead.rounds.loop import Settings, When
+from fairlead.rounds.loop import Settings, Switching, When
 from fairlead.rounds.state import State
 from fairlead.sim.loops import loop_for
 from fairlead.sim.truth import World
@@ -281,6 +281,7 @@ def setups(draw: st.DrawFn, policy: str | AnyPolicy, most: int = 10) -> Setup:
         round_s=draw(st.sampled_from((60.0, 360.0, 97.3))),
         when=draw(st.sampled_from(When)),
         min_run_s=draw(st.sampled_from((0.0, 0.0, 500.0))),
+        switching=draw(st.sampled_from(Switching)),
     )
     if not loop_for(made.policy).changes:
         return possible(made)

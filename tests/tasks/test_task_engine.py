@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
@@ -16,11 +18,15 @@ from hypothesis import strategies as st
 from building import TASK_POLICIES, job, profile, run_checked, setup, setups, speed
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Served
+from fairlead.model.jobs import JobSpec
 from fairlead.model.tasks import Instance, Known, Rule, Sized, TaskPlan
 from fairlead.policies import as_round_policy
 from fairlead.policies.policy import Knows, TaskPolicy
+from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import Profile
+from fairlead.rates.spot import spot_rate
 from fairlead.rounds.journal import JournalReader
+from fairlead.rounds.loop import Switching
 from fairlead.sim.tasks.check import violations
 from fairlead.sim.tasks.engine import dispatch
 from fairlead.sim.tasks.jobs import TaskJobs, as_tasks
@@ -43,18 +49,21 @@ SCALING = Profile(
 
 
 def tasks_of(made: Setup, **more: Any) -> TaskJobs:
-    options = {"task_s": 60.0, "switch": 0.03, "switch_s": None, **more}
-    return as_tasks(made.truth(), made.estimator(), **options)
+    return as_tasks(made.truth(), made.estimator(), made.settings, **more)
 
 
 @every_task_policy
-@given(width=st.sampled_from((1, 2, 3, 4, 8)), gpu=st.sampled_from(("v100", "p100")), steps=st.floats(0.5, 1e5))
-def test_k_equal_gpus_together_have_exactly_the_rate_of_the_gang(
-    policy: TaskPolicy, width: int, gpu: str, steps: float
+@given(
+    width=st.sampled_from((1, 2, 3, 4, 8)),
+    gpus=st.sampled_from(("v100:8", "p100:8", "v100:8x8", "p100:8x2", "v100:8x1")),
+    steps=st.floats(0.5, 1e5),
+)
+def test_k_equal_gpus_together_have_exactly_the_rate_of_the_gang_on_the_same_nodes(
+    policy: TaskPolicy, width: int, gpus: str, steps: float
 ) -> None:
     spec = replace(job("a", width, model="m"), steps=steps)
 
-    by_task, gang = (simulate(setup([spec], f"{gpu}:8", one, SCALING)).state.end_s[0] for one in (policy, "fifo"))
+    by_task, gang = (simulate(setup([spec], gpus, one, SCALING)).state.end_s[0] for one in (policy, "fifo"))
 
     assert by_task == pytest.approx(gang, rel=1e-9)
 
@@ -102,7 +111,7 @@ def test_steps_are_grouped_further_if_there_would_be_too_many_tasks() -> None:
     assert int(tasks_of(made).true.tasks.sum()) == 10_000
     few = tasks_of(made, most=500)
     assert int(few.true.tasks.sum()) <= 500
-    assert few.task_s >= 1200.0
+    assert few.task_s.min() >= 1200.0
 
 
 def test_a_job_runs_only_where_it_can(tmp_path: Path) -> None:
@@ -148,14 +157,89 @@ def test_a_policy_that_returns_no_plan_is_refused_with_a_hint_for_its_author() -
         simulate(setup([job("a")], policy=TaskPolicy("none", "", "", nothing)))
 
 
-def test_a_cost_of_moves_is_paid_at_every_switch() -> None:
-    """Two jobs on one GPU take turns between queues: with free switches they end sooner."""
-    jobs = [job("a", samples=9000.0), job("b", samples=9000.0)]
+@given(gpus=st.lists(st.sampled_from(range(16)), min_size=4, max_size=4, unique=True))
+def test_a_round_takes_as_long_as_a_step_of_a_spot_on_its_nodes(gpus: list[int]) -> None:
+    """Four tasks on four GPUs of any nodes: rates/spot.py has the only rate of a spot."""
+    made = setup([job("a", 4, model="m")], "v100:8x2,p100:8x2", speeds=SCALING)
+    cluster, known = made.cluster, tasks_of(made).true.known
+    types = tasks_of(made).true.type_of[gpus]
+    nodes = Counter(known.node_of[gpus].tolist())
 
-    free, dear = (simulate(setup(jobs, "v100:1", "hlas", restart_s=s)).state for s in (0.0, 500.0))
+    round_s = max(known.task_s[0, t] + known.spread_sync_s[0, t, len(nodes) - 1] for t in types.tolist())
 
-    assert float(free.end_s[:2].max()) == pytest.approx(18_000.0)
-    assert float(dear.end_s[:2].max()) >= 18_500.0
+    by_type = {t: TableEstimator(SCALING, cluster).at("m", t, 4, len(nodes)) for t in set(types.tolist())}
+    samples = float(tasks_of(made).samples[0]) * 4
+    assert round_s == pytest.approx(max(samples / rate for rate in by_type.values()))
+    if len(by_type) == 1:
+        spot = tuple(sorted(nodes.items()))
+        rate = spot_rate(partial(TableEstimator(SCALING, cluster).at, "m"), spot, cluster.type_of)
+        assert round_s == pytest.approx(samples / rate)
+
+
+def test_tasks_of_a_round_on_several_nodes_pay_for_it() -> None:
+    """Four GPUs on two nodes run at 0.6 / 0.8 of the rate of four GPUs on one node."""
+    jobs = [replace(job("a", 4, model="m"), steps=1e5)]
+
+    together, apart = (simulate(setup(jobs, gpus, "hlas", SCALING)).state.end_s[0] for gpus in ("v100:4", "v100:4x2"))
+
+    assert apart == pytest.approx(together * 0.8 / 0.6)
+
+
+def test_a_round_is_kept_together_where_there_is_room() -> None:
+    """A job of one GPU holds part of the first node, and a job of four GPUs fits on the second one."""
+    jobs = [job("a", 1, 90_000.0, model="m"), replace(job("b", 4, model="m", at=30.0), steps=1e4)]
+
+    for policy in TASK_POLICIES:
+        result = simulate(setup(jobs, "v100:8", policy, SCALING))
+
+        alone = simulate(setup(jobs[1:], "v100:4", policy, SCALING)).state.end_s[0]
+        assert result.state.end_s[1] == pytest.approx(alone)
+        assert any(note.endswith("; 0% of them in rounds that ran on several nodes") for note in result.run.notes)
+
+
+@pytest.mark.parametrize("policy", ["hare-online", "hare"])
+def test_a_job_that_returns_to_a_gpu_pays_its_restart_as_in_rounds(policy: str) -> None:
+    """A short job interrupts a long one: the first start of each is free, and the return costs one restart."""
+    jobs = [job("long", samples=7200.0), job("short", samples=600.0, at=600.0)]
+
+    ends = [
+        simulate(setup(jobs, "v100:1", one, restart_s=30.0, round_s=60.0)).state.end_s[:2] for one in (policy, "srtf")
+    ]
+
+    np.testing.assert_allclose(ends[0], ends[1])
+    np.testing.assert_allclose(ends[0], [7800.0 + 30.0, 1200.0])
+
+
+def test_fast_switching_costs_a_part_of_a_task_instead_of_a_restart() -> None:
+    jobs = [job("long", samples=7200.0), job("short", samples=600.0, at=600.0)]
+
+    fast = simulate(setup(jobs, "v100:1", "hare-online", restart_s=45.0, switching=Switching.FAST)).state.end_s[:2]
+
+    np.testing.assert_allclose(fast, [7800.0 + 2 * 0.03 * 60.0, 1200.0 + 0.03 * 60.0])
+
+
+def test_a_task_lasts_as_long_as_a_job_keeps_its_gpus_elsewhere() -> None:
+    jobs = [job("a", model="fast")]
+
+    def task_s(**more: Any) -> float:
+        return float(tasks_of(setup(jobs, "v100:2", **more)).true.known.task_s[0, 0])
+
+    assert task_s() == task_s(restart_s=30.0) == 60.0
+    assert task_s(restart_s=400.0) == 800.0
+    assert task_s(restart_s=400.0, switching=Switching.FAST) == 60.0
+    assert task_s(min_run_s=500.0) == 500.0
+
+
+def test_a_run_states_the_rules_that_runs_in_rounds_do_not_have() -> None:
+    def names(*jobs: JobSpec, policy: str = "hlas", **more: Any) -> list[str]:
+        return [rule.name for rule in simulate(setup(jobs, "v100:4", policy, **more)).run.assumed]
+
+    relaxed = replace(job("a", 2), relaxed=True)
+    assert names(job("a", 2), policy="fifo") == []
+    assert names(job("a", 1)) == ["single tasks"]
+    assert names(relaxed) == ["single tasks", "overlap"]
+    assert names(relaxed, job("b", 2)) == ["single tasks", "overlap", "all relaxed"]
+    assert names(job("a", 1), switching=Switching.FAST) == ["single tasks", "fast switching"]
 
 
 @every_task_policy

@@ -105,7 +105,8 @@ def simulate(
         typer.echo(f"left out {counted(skipped, 'job')} that can never run on this cluster", err=True)
     with progress(f"simulating {chosen.name}", len(feasible.jobs)) as report:
         result = study.simulate(setup, Path(journal) if journal else None, lambda state: report(state.ended))
-    notes = [*setup.trace.notes, *study.doubts(setup), *result.run.notes]
+    rules_of_run = [f"{rule.name}: {rule.sentence}" for rule in result.run.assumed]
+    notes = [*setup.trace.notes, *study.doubts(setup), *result.run.notes, *rules_of_run]
     profiled = result.profiling_share if setup.world.profiling_s else None
     _print(setup.policy.name, setup.trace.name, result, output, notes, skipped, profiled)
 

@@ -39,6 +39,7 @@ _FIXED = {
     "sensing": "--sensing",
     "profiling_cost": "--profiling-cost",
     "task": "--task",
+    "switching": "--switching",
 }
 
 

@@ -40,6 +40,14 @@ class WorldOptions:
             "--task", help="Policies of level tasks: length of a task on the fastest type.", metavar="DURATION"
         ),
     ] = "60s"
+    switching: Annotated[
+        str,
+        typer.Option(
+            "--switching",
+            help="Policies of level tasks: a GPU that changes to another job pays its restart, or 3 % of a task.",
+            metavar="restart|fast",
+        ),
+    ] = "restart"
     restart_cost: Annotated[
         str | None,
         typer.Option("--restart-cost", help="Cost of a move, instead of each model's own.", metavar="DURATION"),
@@ -145,7 +153,7 @@ class WorldOptions:
 
     def settings(self) -> Settings:
         from fairlead.placement.pack import PLACERS
-        from fairlead.rounds.loop import Settings, When
+        from fairlead.rounds.loop import Settings, Switching, When
 
         return Settings(
             _positive("--round", self.round_),
@@ -153,6 +161,7 @@ class WorldOptions:
             parse_duration(self.min_run),
             placer=choose("--placer", self.placer, PLACERS),
             task_s=_positive("--task", self.task),
+            switching=Switching(choose("--switching", self.switching, Switching)),
         )
 
     def world(self, seed: int) -> World:

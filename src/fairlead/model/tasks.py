@@ -1,7 +1,7 @@
 """Task-level scheduling: jobs made of rounds of equal tasks, what a dispatch rule may know about them, and schedules.
 
 A job n has R_n rounds of k_n tasks (one mini-batch each). A task takes T[n,g] on a GPU of type g, and its gradients
-arrive S[n,g] later; those S seconds do not hold the GPU. The next round starts when all gradients of this one have
+arrive S[n,g] later, or more where the tasks of the round run on several nodes; those S seconds do not hold the GPU. The next round starts when all gradients of this one have
 arrived (the barrier). Tasks of a round may run at different times, on different types, or one after another on one GPU.
 GPUs are numbered type by type.
 """
@@ -20,6 +20,8 @@ from fairlead.model.errors import InputError
 
 NO_TABLE: FloatArray = np.empty(0)
 NO_TABLE.flags.writeable = False
+NO_NODES: IntArray = np.empty(0, dtype=np.int64)
+NO_NODES.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,9 +31,14 @@ class Known:
     weight: FloatArray  # n
     scale: IntArray  # n  k: tasks per round
     task_s: FloatArray  # n,g  T; inf = cannot run there
-    sync_s: FloatArray  # n,g  S
+    sync_s: FloatArray  # n,g  S, on as few nodes as a gang of k needs
     gpus: IntArray  # g  number of each type
     switch_s: FloatArray  # n  cost when a GPU switches to this job from another one
+    restarts: bool = False  # a switch is a restart: a job's first round is free, and a GPU that was idle so far is not
+    node_of: IntArray = field(default_factory=lambda: NO_NODES)  # m  the node of each GPU; empty = nodes do not matter
+    spread_sync_s: FloatArray = field(
+        default_factory=lambda: NO_TABLE
+    )  # n,g,N  S if the tasks of a round run on N + 1 nodes; more nodes than the table has count as its last; empty = S
 
     @property
     def jobs(self) -> int:
@@ -167,7 +174,8 @@ def instance(
 def first_jobs(jobs: Instance, count: int) -> Instance:
     """The jobs that arrive first."""
     known = jobs.known
-    columns = {name: getattr(known, name)[:count] for name in ("weight", "scale", "task_s", "sync_s", "switch_s")}
+    names = ("weight", "scale", "task_s", "sync_s", "switch_s", "spread_sync_s")
+    columns = {name: getattr(known, name)[:count] for name in names}
     return Instance(replace(known, **columns), jobs.rounds[:count], jobs.arrival_s[:count], jobs.last[:count])
 
 
@@ -231,10 +239,29 @@ class Schedule:
 
 def completions_s(problem: Instance, schedule: Schedule) -> FloatArray:
     """n  C: when the gradients of a job's last round have arrived."""
-    sync_s = problem.known.sync_s[schedule.job, problem.type_of[schedule.gpu]] * row_parts(problem, schedule)
     completed_s = np.full(problem.jobs, -np.inf)
-    np.maximum.at(completed_s, schedule.job, schedule.end_s + sync_s)
+    np.maximum.at(completed_s, schedule.job, schedule.end_s + row_sync_s(problem, schedule))
     return completed_s
+
+
+def row_sync_s(problem: Instance, schedule: Schedule) -> FloatArray:
+    """The synchronisation time of each row, which depends on the number of nodes on which its round runs."""
+    known, type_ = problem.known, problem.type_of[schedule.gpu]
+    parts = row_parts(problem, schedule)
+    if not known.spread_sync_s.size:
+        return np.asarray(known.sync_s[schedule.job, type_] * parts)
+    nodes = np.minimum(round_nodes(problem, schedule), known.spread_sync_s.shape[2])
+    return np.asarray(known.spread_sync_s[schedule.job, type_, nodes - 1] * parts)
+
+
+def round_nodes(problem: Instance, schedule: Schedule) -> IntArray:
+    """The number of nodes that the round of each row runs on."""
+    rounds_before = np.cumsum(problem.rounds) - problem.rounds
+    round_ = rounds_before[schedule.job] + schedule.round  # among the rounds of all jobs
+    node = problem.known.node_of[schedule.gpu]
+    nodes = int(node.max(initial=0)) + 1
+    pairs = np.unique(round_ * nodes + node)
+    return np.asarray(np.bincount(pairs // nodes, minlength=int(problem.rounds.sum()))[round_])
 
 
 def row_parts(problem: Instance, schedule: Schedule) -> FloatArray:
@@ -271,6 +298,12 @@ def _check(problem: Instance) -> None:
     ):
         if not (np.isfinite(column).all() and (column >= low).all()):
             raise InputError(f"tasks: {name} holds {column.min(initial=0)}; expected finite numbers from {low:g} up")
+    if len(known.spread_sync_s) and (
+        len(known.node_of) != known.gpus.sum() or known.spread_sync_s.shape[:2] != known.task_s.shape
+    ):
+        raise InputError(
+            "tasks: synchronisation by nodes needs a row for every job and type, and the node of every GPU"
+        )
     if not np.isfinite(known.task_s[:, known.gpus > 0]).any(axis=1).all():
         raise InputError("tasks: a job cannot run on any GPU of the cluster")
     if (np.diff(problem.arrival_s) < 0).any():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from fairlead.model.assumptions import Assumption
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.events import Event, Progress, Started, Stopped
 from fairlead.model.words import choose
@@ -49,16 +50,24 @@ class When(StrEnum):
     EVENTS = "events"
 
 
+class Switching(StrEnum):
+    """What a GPU pays when its next task belongs to another job."""
+
+    RESTART = "restart"  # the job's restart cost, as everywhere else
+    FAST = "fast"  # a small part of a task: warm contexts and resident models
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     round_s: float = 360.0
     when: When = When.ROUNDS
     min_run_s: float = 0.0
     placer: str = "pack"  # a key of `PLACERS`
-    # For task-level policies: about how long a task takes on the fastest type, and the part of that time which a GPU
-    # needs to switch to another job, unless a restart cost is set.
+    # For task-level policies: about how long a task takes on the fastest type, what a GPU pays when it changes to another
+    # job, and the part of a task that it pays if switching is fast.
     task_s: float = 60.0
     task_switch: float = 0.03
+    switching: Switching = Switching.RESTART
 
     @property
     def rules(self) -> Rules:
@@ -66,8 +75,9 @@ class Settings:
 
 
 def settings_from_json(record: Mapping[str, Any]) -> Settings:
-    """The settings in a journal's header; older headers have `scatter` instead of a placer."""
-    values = {**record, "when": When(record["when"])}
+    """The settings in a journal's header; older headers have `scatter` instead of a placer, and switched fast."""
+    switching = Switching(record.get("switching", Switching.FAST))
+    values = {**record, "when": When(record["when"]), "switching": switching}
     if values.pop("scatter", False):
         values["placer"] = "scatter"
     return Settings(**values)
@@ -93,7 +103,8 @@ class Run:
 
     rounds: int = 0  # round boundaries at which a job was active, decided or not
     decision_cpu_s: list[float] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # assumptions that were made
+    notes: list[str] = field(default_factory=list)  # facts about the run that its results depend on
+    assumed: tuple[Assumption, ...] = ()  # rules that runs of other policies do not have
     carried: Carried | None = None  # for a run that continues from the folded state
 
 

@@ -26,7 +26,6 @@ class Stage:
     journal: Journal
     tick: Callable[[State], None] | None = None  # called after every decision, for progress bars
     explain: bool = True  # decisions say why; not needed where nobody reads them
-    switch_s: float | None = None  # cost of a switch between tasks; None: the part of a task in the settings
     changes: Sequence[Change] = ()  # of the cluster
 
 
@@ -63,7 +62,5 @@ def _run_rounds(policy: Policy, stage: Stage) -> tuple[Run, float]:
 
 def _run_tasks(policy: TaskPolicy, stage: Stage) -> tuple[Run, float]:
     believed = stage.state.estimator
-    done = run_tasks(
-        stage.truth, believed, policy, stage.settings, stage.state, stage.journal, stage.tick, stage.switch_s
-    )
+    done = run_tasks(stage.truth, believed, policy, stage.settings, stage.state, stage.journal, stage.tick)
     return done, 0.0

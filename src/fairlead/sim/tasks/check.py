@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
-from fairlead.model.tasks import Instance, Schedule, row_parts
+from fairlead.model.tasks import Instance, Schedule, row_parts, row_sync_s
 
 SLACK_S = 1e-6  # rounding errors along a chain of a million tasks stay far below
 
@@ -46,7 +46,8 @@ def _gpu_violations(instance: Instance, schedule: Schedule, pace: FloatArray) ->
     follows = np.concatenate([[False], gpu[1:] == gpu[:-1]])[: len(rows)]  # not the first one on its GPU
     if (start_s[1:] < end_s[:-1] - SLACK_S)[follows[1:]].any():
         mistakes.append("two tasks overlap on a GPU")
-    turned = follows & np.concatenate([[False], job[1:] != job[:-1]])[: len(rows)]
+    other = np.concatenate([[True], (gpu[1:] != gpu[:-1]) | (job[1:] != job[:-1])])[: len(rows)]
+    turned = other & (schedule.round[rows] > 0 if known.restarts else follows)
     work_s = known.task_s[job, instance.type_of[gpu]] * row_parts(instance, schedule)[rows] * pace[gpu]
     least_s = work_s + np.where(turned, known.switch_s[job], 0.0)
     if (end_s - start_s < least_s - SLACK_S).any():
@@ -55,12 +56,10 @@ def _gpu_violations(instance: Instance, schedule: Schedule, pace: FloatArray) ->
 
 
 def _barrier_violations(instance: Instance, schedule: Schedule) -> list[str]:
-    known = instance.known
     first = np.cumsum(instance.rounds) - instance.rounds  # n  where the job's rounds begin in a list of all rounds
     place = first[schedule.job] + schedule.round
     in_s = np.full(int(instance.rounds.sum()), -np.inf)
-    sync_s = known.sync_s[schedule.job, instance.type_of[schedule.gpu]] * row_parts(instance, schedule)
-    np.maximum.at(in_s, place, schedule.end_s + sync_s)
+    np.maximum.at(in_s, place, schedule.end_s + row_sync_s(instance, schedule))
     later = schedule.round > 0
     early = schedule.start_s[later] < in_s[place[later] - 1] - SLACK_S
     return ["a round starts before all gradients of the one before are in"] if early.any() else []

@@ -7,19 +7,20 @@ are recorded at their exact times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.assumptions import Assumption
 from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Arrived, Event, Finished, Served
 from fairlead.model.jobs import JobSpec
-from fairlead.model.tasks import Instance, Rule, Schedule, completions_s, row_parts
+from fairlead.model.tasks import Instance, Rule, Schedule, completions_s, round_nodes, row_parts, row_sync_s
 from fairlead.policies.policy import Knows, TaskPolicy
 from fairlead.rates.estimator import Estimator
-from fairlead.rounds.loop import Journal, Run, Settings, boundaries
+from fairlead.rounds.loop import Journal, Run, Settings, Switching, boundaries
 from fairlead.rounds.state import State
 from fairlead.sim.tasks.jobs import TaskJobs, as_tasks
 from fairlead.sim.tasks.planning import plan_for
@@ -37,7 +38,6 @@ def run_tasks(
     state: State,
     journal: Journal,
     tick: Callable[[State], None] | None = None,
-    switch_s: float | None = None,
 ) -> Run:
     """Run until all jobs are done. Decisions are part of the simulation here, so they are not timed."""
     if truth.world.mtbf_s:
@@ -52,13 +52,10 @@ def run_tasks(
     result = Run()
     if not truth.jobs:
         return result
-    jobs = as_tasks(truth, believed, task_s=settings.task_s, switch=settings.task_switch, switch_s=switch_s)
+    jobs = as_tasks(truth, believed, settings)
     schedule = dispatch(jobs, policy)
-    cost = f"{settings.task_switch:.0%} of a task" if switch_s is None else f"{switch_s:g} s"
-    result.notes.append(
-        f"single tasks of about {jobs.task_s:.0f} s on a job's fastest type, {len(schedule):,} in all; every job counts as "
-        f"relaxed; a GPU that switches to another job pays {cost}"
-    )
+    result.notes.append(_note(jobs, schedule))
+    result.assumed = assumptions(truth.jobs, settings)
     for event in events_of(jobs, schedule, truth.declared(), truth.total, settings.round_s):
         if state.active:
             result.rounds += boundaries(state.now_s, event.time_s, settings.round_s)
@@ -67,6 +64,32 @@ def run_tasks(
         if tick is not None and isinstance(event, Served):
             tick(state)
     return result
+
+
+def assumptions(jobs: Sequence[JobSpec], settings: Settings) -> tuple[Assumption, ...]:
+    """The rules of single tasks that runs in rounds do not have."""
+    wide = [spec for spec in jobs if spec.gpus > 1]
+    assumed = [
+        Assumption("single tasks", "GPUs are handed out whenever a task ends, not at rounds"),
+        *([Assumption("overlap", "a GPU works for another job while gradients are exchanged")] if wide else []),
+    ]
+    if any(not spec.relaxed for spec in wide):
+        assumed.append(Assumption("all relaxed", "every job may use GPUs of several types at once, declared or not"))
+    if settings.switching is Switching.FAST:
+        cost = f"{settings.task_switch:.0%} of a task"
+        assumed.append(Assumption("fast switching", f"a GPU that changes to another job pays {cost}, not a restart"))
+    return tuple(assumed)
+
+
+def _note(jobs: TaskJobs, schedule: Schedule) -> str:
+    """The duration of tasks, which lengths of rounds and restart costs determine, and how much switching costs."""
+    low_s, high_s = float(jobs.task_s.min()), float(jobs.task_s.max())
+    long = f"{low_s:.0f} s" if high_s - low_s < 1.0 else f"{low_s:.0f} to {high_s:.0f} s"
+    apart = float((round_nodes(jobs.true, schedule) > 1).mean())
+    return (
+        f"single tasks of about {long} on a job's fastest type, {len(schedule):,} in all; "
+        f"{apart:.0%} of them in rounds that ran on several nodes"
+    )
 
 
 def dispatch(jobs: TaskJobs, policy: TaskPolicy) -> Schedule:
@@ -144,7 +167,7 @@ def _segments(jobs: TaskJobs, schedule: Schedule, round_s: float) -> _Segments:
         type_of_row,
         start_s,
         np.maximum(schedule.end_s[order], np.nextafter(start_s, np.inf)),
-        schedule.end_s[order] + instance.known.sync_s[n, type_of_row] * parts,
+        schedule.end_s[order] + row_sync_s(instance, schedule)[order],
         jobs.samples[n] * parts,
         begin,
         first,

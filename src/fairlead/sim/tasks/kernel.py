@@ -128,6 +128,9 @@ def run_events(
     last,
     pace,
     full_every_s,
+    restarts,
+    node_of,
+    spread_sync_s,
 ):
     """Process arrivals, ends of tasks and barriers in order of time, with one dispatch pass after all events of an instant."""
     N, G = task_s.shape
@@ -145,7 +148,10 @@ def run_events(
     out_gpu, out_start, out_end = np.empty(total, np.int64), np.empty(total), np.empty(total)
 
     unstarted, running = np.zeros(N, np.int64), np.zeros(N, np.int64)  # tasks of the current round
-    barrier_s, since_s = np.zeros(N), np.zeros(N)
+    since_s = np.zeros(N)
+    ended_s = np.zeros((N, G))  # when the last task of the current round ended on each type; below 0 = none did
+    first_node, round_nodes, nodes = _places(scale), np.empty(scale.sum(), np.int64), np.zeros(N, np.int64)
+    idle_on = np.bincount(node_of)  # idle GPUs of each node
     round_, started = np.zeros(N, np.int64), np.zeros(N, np.int64)
     key = np.zeros(N)
     ready, moved, size = np.empty(N + 1, np.int64), np.empty(N, np.int64), 0
@@ -185,12 +191,14 @@ def run_events(
                     idle_size[g] += 1
                     idle_total += 1
                     running[n] -= 1
-                    part = last[n] if round_[n] == rounds[n] - 1 else 1.0
-                    barrier_s[n] = max(barrier_s[n], now + sync_s[n, g] * part)
+                    idle_on[node_of[event]] += 1
+                    ended_s[n, g] = now
                     if running[n] == 0:
                         since_s[n] = now
                         if unstarted[n] == 0:
-                            heap_size = _push(heap_s, heap_id, heap_size, barrier_s[n], M + n)
+                            part = last[n] if round_[n] == rounds[n] - 1 else 1.0
+                            in_s = _gradients_in_s(n, ended_s, part, nodes[n], sync_s, spread_sync_s)
+                            heap_size = _push(heap_s, heap_id, heap_size, in_s, M + n)
                 else:  # all gradients of a round are in
                     n = event - M
                     round_[n] += 1
@@ -203,7 +211,8 @@ def run_events(
                 break
             if opened >= 0:
                 unstarted[opened] = scale[opened]
-                barrier_s[opened] = 0.0
+                ended_s[opened] = -1.0
+                nodes[opened] = 0
                 since_s[opened] = now
                 key[opened] = _key(
                     opened, started[opened], round_[opened], base, slope, by_round, first_round, unit, growth, queues
@@ -274,7 +283,10 @@ def run_events(
                         virtual_s[top] += task_s[n, best]
                         _sift_down(virtual_s[top:end], virtual_id[top:end], gpus[best], 0)
                         continue
-                    gpu = _idle_gpu(n, first_gpu[best], idle, idle_size[best], last_job)
+                    near = round_nodes[first_node[n] : first_node[n] + nodes[n]]
+                    gpu = _idle_gpu(
+                        n, first_gpu[best], idle, idle_size[best], last_job, node_of, near, idle_on, unstarted[n]
+                    )
                 _take(gpu, first_gpu[best], idle, idle_size[best])
                 idle_size[best] -= 1
                 idle_total -= 1
@@ -283,10 +295,12 @@ def run_events(
                 part = last[n] if round_[n] == rounds[n] - 1 else 1.0
                 end_s = now + task_s[n, best] * part * pace[gpu]
                 if last_job[gpu] != n:
-                    if last_job[gpu] >= 0:
+                    if round_[n] > 0 if restarts else last_job[gpu] >= 0:
                         end_s += switch_s[n]
                         switches += 1
                     last_job[gpu] = n
+                idle_on[node_of[gpu]] -= 1
+                nodes[n] = _with_node(round_nodes, first_node[n], nodes[n], node_of[gpu])
                 now_job[gpu] = n
                 free_s[gpu] = end_s
                 heap_size = _push(heap_s, heap_id, heap_size, end_s, gpu)
@@ -348,13 +362,53 @@ def _longest_idle(n, task_s, first_gpu, idle, idle_size, free_s, blind_rank):
     return gpu
 
 
-@njit(cache=True, inline="always")
-def _idle_gpu(n, top, idle, size, last_job):
-    """One of the type's idle GPUs, preferably one that ran the job last."""
+@njit(cache=True)
+def _idle_gpu(n, top, idle, size, last_job, node_of, near, idle_on, unstarted):
+    """One of the type's idle GPUs: one that ran the job last, on a node of this round, on a node with room for the rest."""
+    best, best_score = idle[top + size - 1], -1
     for i in range(size - 1, max(-1, size - 1 - LOOK_BACK), -1):
-        if last_job[idle[top + i]] == n:
-            return idle[top + i]
-    return idle[top + size - 1]
+        gpu = idle[top + i]
+        node = node_of[gpu]
+        score = 4 * (last_job[gpu] == n) + (idle_on[node] >= unstarted)
+        for other in near:
+            if other == node:
+                score += 2
+                break
+        if score > best_score:
+            best, best_score = gpu, score
+    return best
+
+
+@njit(cache=True)
+def _places(scale):
+    """Where each job's nodes begin in a list with room for one node per task of a round."""
+    first = np.zeros(len(scale) + 1, np.int64)
+    for n in range(len(scale)):
+        first[n + 1] = first[n] + scale[n]
+    return first
+
+
+@njit(cache=True)
+def _with_node(round_nodes, first, count, node):
+    """Add a node to those of a round, unless it is one of them; returns their number."""
+    for i in range(first, first + count):
+        if round_nodes[i] == node:
+            return count
+    round_nodes[first + count] = node
+    return count + 1
+
+
+@njit(cache=True)
+def _gradients_in_s(n, ended_s, part, nodes, sync_s, spread_sync_s):
+    """When all gradients of a round have arrived that ran on that many nodes."""
+    in_s = 0.0
+    for g in range(ended_s.shape[1]):
+        if ended_s[n, g] >= 0.0:
+            S = sync_s[n, g]
+            if spread_sync_s.size > 0:
+                S = spread_sync_s[n, g, min(nodes, spread_sync_s.shape[2]) - 1]
+            in_s = max(in_s, ended_s[n, g] + S * part)
+    return in_s
 
 
 @njit(cache=True, inline="always")
@@ -422,7 +476,23 @@ def spread(job, type_of_row, start_s, end_s, in_s, samples, first_segment, first
 
 
 @njit(cache=True)
-def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first, blind_rank, rounds, last, pace):
+def run_list(
+    job,
+    scale,
+    task_s,
+    sync_s,
+    switch_s,
+    arrival_s,
+    gpus,
+    finish_first,
+    blind_rank,
+    rounds,
+    last,
+    pace,
+    restarts,
+    node_of,
+    spread_sync_s,
+):
     """Run rounds in the order of the list, task by task, each on the GPU that is free first or where it ends first."""
     N, G = task_s.shape
     M = gpus.sum()
@@ -438,10 +508,12 @@ def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first
     heaps = G if finish_first else 1
     edges = first_gpu if finish_first else np.array([0, M])
     heap_s, heap_id = np.zeros(M), np.arange(M)
+    ended_s, round_nodes = np.empty((N, G)), np.empty(max(1, scale.max()) if N else 1, np.int64)
     name = np.arange(M) if finish_first else np.argsort(blind_rank)  # the GPU behind an id; ties go by id
     rows = 0
     for n in job:
-        ready_s, next_s = barrier_s[n], 0.0
+        ready_s, nodes = barrier_s[n], 0
+        ended_s[n] = -1.0
         part = last[n] if round_[n] == rounds[n] - 1 else 1.0
         for task in range(scale[n]):
             best, best_s = -1, np.inf
@@ -459,15 +531,16 @@ def run_list(job, scale, task_s, sync_s, switch_s, arrival_s, gpus, finish_first
             g = type_of[gpu]
             start = max(ready_s, heap_s[low])
             end = start + task_s[n, g] * part * pace[gpu]
-            if last_job[gpu] >= 0 and last_job[gpu] != n:
+            if last_job[gpu] != n and (round_[n] > 0 if restarts else last_job[gpu] >= 0):
                 end += switch_s[n]
             last_job[gpu] = n
             heap_s[low] = end
             _sift_down(heap_s[low:high], heap_id[low:high], high - low, 0)
-            next_s = max(next_s, end + sync_s[n, g] * part)
+            ended_s[n, g] = max(ended_s[n, g], end)
+            nodes = _with_node(round_nodes, 0, nodes, node_of[gpu])
             out_job[rows], out_round[rows], out_task[rows] = n, round_[n], task
             out_gpu[rows], out_start[rows], out_end[rows] = gpu, start, end
             rows += 1
-        barrier_s[n] = next_s
+        barrier_s[n] = _gradients_in_s(n, ended_s, part, nodes, sync_s, spread_sync_s)
         round_[n] += 1
     return out_job, out_round, out_task, out_gpu, out_start, out_end

@@ -1,7 +1,7 @@
 """Task-level simulation: turns a rule or a list into a schedule. No policy is named here; rules are data.
 
-Events are arrivals, ends of tasks and barriers. Synchronisation overlaps the GPU's next task. A GPU that switches from
-one job to another first pays for the switch. Tasks are never interrupted; jobs are pre-empted between tasks.
+Events are arrivals, ends of tasks and barriers. Synchronisation overlaps the GPU's next task, and takes longer if the
+round ran on several nodes. A GPU that switches from one job to another first pays for the switch. Tasks are never interrupted; jobs are pre-empted between tasks.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def run_rule(instance: Instance, rule: Rule, pace: FloatArray | None = None) -> 
         instance.last_part,
         _pace(instance, pace),
         float(np.median(known.fastest_s)) if known.jobs else 0.0,
+        known.restarts,
+        *_nodes(instance),
     )
     return Schedule(*columns[:6])
 
@@ -71,6 +73,8 @@ def run_list(instance: Instance, job: IntArray, *, earliest_finish: bool, pace: 
         instance.rounds,
         instance.last_part,
         _pace(instance, pace),
+        known.restarts,
+        *_nodes(instance),
     )
     return Schedule(*columns)
 
@@ -92,6 +96,14 @@ def best_of(
     if best is None:
         raise ValueError("there are no candidates; wanted at least one rule or list")
     return best[1], best[2]
+
+
+def _nodes(instance: Instance) -> tuple[IntArray, FloatArray]:
+    """(m the node of each GPU, n,g,N synchronisation by nodes, empty if nodes do not matter)."""
+    known = instance.known
+    if not known.spread_sync_s.size:
+        return np.zeros(int(known.gpus.sum()), dtype=np.int64), np.empty((0, 0, 0))
+    return known.node_of, known.spread_sync_s
 
 
 def _pace(instance: Instance, pace: FloatArray | None) -> FloatArray:

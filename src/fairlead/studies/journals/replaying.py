@@ -84,7 +84,7 @@ def _replay_tasks(reader: JournalReader, policy: TaskPolicy, settings: Settings)
         world_of(header) or World(),
     )
     again = _Served()
-    run_tasks(truth, state.estimator, policy, settings, state, again, switch_s=header.restart_s)
+    run_tasks(truth, state.estimator, policy, settings, state, again)
     recorded = [record for record in records if isinstance(record, Served)]
     pairs = zip_longest(recorded, again.events[: len(recorded)])
     different = [one.time_s for one, other in pairs if not _same_service(one, other)]

@@ -117,7 +117,7 @@ def simulate(
         writer: Journal = NoJournal() if file is None else JournalWriter(file, setup.header())
         journals = writer if watch is None else _Both(writer, watch)
         read = journal is not None or watch is not None
-        stage = Stage(setup.truth(), setup.settings, state, journals, tick, read, setup.restart_s, setup.changes)
+        stage = Stage(setup.truth(), setup.settings, state, journals, tick, read, setup.changes)
         done, profiling_gpu_s = loop.run(stage)
     return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s, profiling_gpu_s)
 
