@@ -130,6 +130,33 @@ sys.exit(9)
 """
 
 
+LEAVING = """
+import atexit, gc, sys
+from fairlead import lease
+class Loop:
+    def __init__(self): self.self = self
+    def __del__(self): print("cleaned up")
+loop, file = Loop(), open(sys.argv[1], "w")
+file.write("flushed")
+lease.restore()
+atexit.register(print, "handler")
+try:
+    lease.stop()
+finally:
+    print("finally", gc.get_freeze_count() > 1000)
+"""
+
+
+def test_a_script_that_leaves_runs_its_handlers_and_does_not_search_for_cycles(tmp_path: Path) -> None:
+    process = start(tmp_path, LEAVING, str(tmp_path / "written"))
+
+    printed, _ = process.communicate(timeout=PATIENCE_S)
+
+    assert process.returncode == 85
+    assert printed == "finally True\nhandler\n"
+    assert (tmp_path / "written").read_text() == "flushed"
+
+
 def test_training_in_a_thread_sees_the_stop_file_and_ends_the_process(tmp_path: Path) -> None:
     """A thread cannot set a signal handler, and SystemExit would end only the thread."""
     job = start(tmp_path, THREADED, "100000", COUNTING, env={"FAIRLEAD_STOP": str(tmp_path / "stop")})

@@ -73,7 +73,10 @@ def checkpoint(write: Write) -> Path | None:
 
 
 def stop(write: Write | None = None) -> NoReturn:
-    """Save if `write` is passed, and exit with the code for "not finished, continue from the checkpoint"."""
+    """Save if `write` is passed, and exit with the code for "not finished, continue from the checkpoint".
+
+    Handlers and `finally` blocks run as usual, and files are written out, but objects are not finalised.
+    """
     worker = _worker()
     if worker is None:
         raise SystemExit(0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import gc
+import io
 import json
 import math
 import os
@@ -30,6 +32,7 @@ KIND = "progress/1"
 REPORT_EVERY_S = 0.2  # unless the engine sets another interval
 STOP_CHECK_S = 1.0  # between two checks of the stop file, which may be on a shared file system
 _WORK_GROWTH = 1.1  # by which the work of a rank may grow from step to step before it counts as waiting
+_IO_BASE = io.IOBase.__mro__[1]  # of all files, however they are wrapped
 _NAP_S = 0.05  # how soon a worker that waits for its emulated pace notices that it should stop
 
 
@@ -112,8 +115,14 @@ class Worker:
         return folder
 
     def leave(self) -> NoReturn:
-        """End the process, also from a thread, where SystemExit would end only the thread."""
+        """End the process, also from a thread, where SystemExit would end only the thread.
+
+        The GPUs are free once it has ended. Most of that time an interpreter with PyTorch would search for reference
+        cycles to clean up (1.2 CPU seconds instead of 0.2); it does not find any if all objects are frozen.
+        """
         self._write()
+        _flush_files()
+        gc.freeze()
         if threading.current_thread() is threading.main_thread():
             raise SystemExit(CHECKPOINTED)
         for stream in (sys.stdout, sys.stderr):
@@ -152,6 +161,14 @@ def own_work_s(passed_s: float, before_s: float) -> float:
     every step. Waiting only adds time, so the shortest step counts; work that grows is followed slowly.
     """
     return min(passed_s, before_s * _WORK_GROWTH)
+
+
+def _flush_files() -> None:
+    """Write out what files still buffer, because frozen ones are not closed at the end of the process."""
+    for thing in gc.get_objects():
+        if _IO_BASE in type(thing).__mro__:
+            with suppress(OSError, ValueError):  # such as a file that is closed
+                thing.flush()
 
 
 def _gpus_of(rank: int, world: int, ranks: Sequence[Sequence[int]], paces: Sequence[float]) -> Sequence[int]:
