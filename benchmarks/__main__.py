@@ -78,6 +78,7 @@ SECTIONS = (
     "baselines",
     "scale",
     "live",
+    "switching",
 )  # each a module with a run() that prints its own table
 
 
