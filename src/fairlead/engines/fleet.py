@@ -31,6 +31,8 @@ class Live:
     seen: Sight = UNSEEN  # the last sight with information
     last: Report | None = None  # of the last Progress event, or the first report
     measured: bool = False
+    launched_s: float | None = None  # until its first progress; None also if another process launched it
+    first_done: float | None = None  # samples of its first report, which may be those of the restored checkpoint
 
 
 @dataclass(frozen=True, slots=True)

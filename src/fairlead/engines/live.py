@@ -31,6 +31,7 @@ class LiveEngine:
     """Implements the loop's `Engine` over a runner. `clock` returns seconds since the state's origin.
 
     `drained` are the nodes that an operator took out of service before a restart; None means all that are down.
+    `learns_restarts` is false if the operator has set what restarts cost.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class LiveEngine:
         *,
         progress_s: float = 10.0,
         drained: Iterable[str] | None = None,
+        learns_restarts: bool = True,
     ) -> None:
         self._inbox = inbox
         self._clock = clock
@@ -52,7 +54,15 @@ class LiveEngine:
         down = {name for name, up in zip(state.cluster.nodes, state.node_up.tolist(), strict=True) if not up}
         closed = down if drained is None else down & set(drained)
         self._situation = Situation(
-            state, runner, command_of, Outbox(state), Fleet(runner), state.now_s, drained=closed, silent=down - closed
+            state,
+            runner,
+            command_of,
+            Outbox(state),
+            Fleet(runner),
+            state.now_s,
+            drained=closed,
+            silent=down - closed,
+            learns_restarts=learns_restarts,
         )
 
     def now(self) -> float:

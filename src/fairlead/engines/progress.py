@@ -47,3 +47,13 @@ def measure(state: State, live: Live, report: Report, every_s: float) -> tuple[f
         return None
     live.last, live.measured = report, True
     return done, max(done - before, 0.0) / seconds
+
+
+def has_progressed(state: State, live: Live, report: Report) -> bool:
+    """Whether the lease has done more than to restore its checkpoint."""
+    done = samples_of(state, live.job, report.step, report.samples)
+    if done is None:
+        return False
+    if live.first_done is None:
+        live.first_done = done
+    return done > live.base or done != live.first_done

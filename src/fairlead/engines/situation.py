@@ -36,6 +36,7 @@ class Situation:
     now_s: float
     drained: set[str]  # nodes that an operator took out of service
     silent: set[str]  # nodes that do not answer
+    learns_restarts: bool = True  # report what starts cost
     starts: dict[int, Start] = field(default_factory=dict)  # by job, in the order in which they were decided
     wishes: dict[int, Wish] = field(default_factory=dict)  # by job, until nothing of it runs any more
     refusals: dict[int, int] = field(default_factory=dict)  # by job, in a row

@@ -88,5 +88,5 @@ def _launch_one(s: Situation, j: int, number: int, gpus: tuple[Gpu, ...]) -> boo
     except LaunchError as error:
         endings.refused(s, j, str(error))
         return False
-    s.fleet.add(Live(lease, j, s.now_s, s.outbox.done(j)))
+    s.fleet.add(Live(lease, j, s.now_s, s.outbox.done(j), launched_s=s.now_s))
     return True

@@ -9,7 +9,7 @@ from fairlead.engines.endings import one, value
 from fairlead.engines.fleet import Live
 from fairlead.engines.grants import believed_rate
 from fairlead.engines.leases import Condition, Sight
-from fairlead.engines.progress import measure
+from fairlead.engines.progress import has_progressed, measure
 from fairlead.engines.situation import Situation
 from fairlead.model import events as ev
 from fairlead.model.lifecycle import Phase
@@ -44,9 +44,19 @@ def _see_running(s: Situation, live: Live, sight: Sight, progress_s: float) -> N
         else:
             s.fleet.ask(live, s.now_s)  # it may have started only after the first request
     elif sight.report is not None:
+        _see_first_progress(s, live, sight)
         measured = measure(s.state, live, sight.report, progress_s)
         if measured is not None:
             s.outbox.put(ev.Progress(s.now_s, one(live.job), value(measured[0]), value(measured[1])))
+
+
+def _see_first_progress(s: Situation, live: Live, sight: Sight) -> None:
+    """Report once what the start of the lease has cost, unless the operator has set what restarts cost."""
+    if not s.learns_restarts or live.launched_s is None or sight.report is None:
+        return
+    if has_progressed(s.state, live, sight.report):
+        s.outbox.put(ev.FirstProgress(s.now_s, one(live.job), value(s.now_s - live.launched_s), sight.warm))
+        live.launched_s = None
 
 
 def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str]) -> None:

@@ -44,6 +44,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstProgress:
+    """These jobs made progress for the first time since they were launched, `cost_s` seconds earlier.
+
+    They were loaded into processes that ran already if `warm`, and were started afresh if not.
+    """
+
+    time_s: float
+    jobs: IntArray
+    cost_s: FloatArray
+    warm: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Served:
     """What these jobs hold on average until their next report, where GPUs pass from job to job with every task.
 
@@ -190,6 +203,7 @@ Event = (
     Arrived
     | Started
     | Progress
+    | FirstProgress
     | Served
     | Stopped
     | Finished

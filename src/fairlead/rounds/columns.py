@@ -25,6 +25,7 @@ COLUMNS: dict[str, tuple[type, float]] = {
     "mixable_row": (np.int64, 0),
     "total": (np.float64, math.nan),  # declared samples
     "restart_s": (np.float64, 0),
+    "started_warm": (np.bool_, 0),  # the last start whose cost was measured
     # Progress: `done` samples at `at_s`, then `rate` per second from `resume_s` on.
     "done": (np.float64, 0),
     "rate": (np.float64, 0),

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from fairlead.model.assumptions import Assumption
 from fairlead.model.decision import Cause, Decision
-from fairlead.model.events import Event, Progress, Started, Stopped
+from fairlead.model.events import Event, FirstProgress, Progress, Started, Stopped
 from fairlead.model.words import choose
 from fairlead.placement.pack import PLACERS
 from fairlead.policies.policy import Policy
@@ -42,7 +42,7 @@ class Journal(Protocol):
 
 
 # Engines confirm commands with these events; they do not call for a new decision.
-QUIET = (Started, Stopped, Progress)
+QUIET = (Started, Stopped, Progress, FirstProgress)
 
 
 class When(StrEnum):

@@ -25,6 +25,7 @@ _EVENTS: dict[str, type[ev.Event]] = {
     "arrived": ev.Arrived,
     "started": ev.Started,
     "progress": ev.Progress,
+    "first_progress": ev.FirstProgress,
     "served": ev.Served,
     "stopped": ev.Stopped,
     "finished": ev.Finished,
@@ -43,7 +44,7 @@ _EVENTS: dict[str, type[ev.Event]] = {
     "node_removed": ev.NodeRemoved,
 }
 _NAMES = {kind: name for name, kind in _EVENTS.items()}
-_FLOATS = ("rate", "samples", "resume_s", "part", "gpus")
+_FLOATS = ("rate", "samples", "cost_s", "resume_s", "part", "gpus")
 
 
 def to_line(record: dict[str, Any]) -> str:

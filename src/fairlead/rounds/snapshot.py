@@ -47,7 +47,8 @@ _NUMBERS = (
 )
 _ARRAYS = ("node_up", "node_free", "active_jobs", "best_rate")
 _USABLE = "node_usable"
-_NEW_COLUMNS = frozenset(name for name in COLUMNS if name.startswith("reason"))  # snapshots before reasons lack them
+# Older snapshots lack them.
+_NEW_COLUMNS = frozenset(name for name in COLUMNS if name.startswith(("reason", "started_warm")))
 _FACTS = "facts.json"
 # What reading a damaged file can raise: from zip, its compression, JSON, and from inconsistent data.
 _DAMAGE = (
@@ -81,6 +82,7 @@ def dump(state: State) -> bytes:
         "quotas": {u: [asdict(quota) for quota in quotas] for u, quotas in state._given_quotas.items()},
         "served": {j: row.tolist() for j, row in state.served.items()},
         "terms": state.terms,
+        "restart_costs": [[model, warm, *costs] for (model, warm), costs in state.restart_costs.items()],
         "learnt": None if state.learner is None else state.learner.learnt(),
         "measured": None if state.learner is None else state.measured.to_json(),
     }
@@ -140,6 +142,8 @@ def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, es
         value = numbers[name if name in numbers else f"_{name}"]  # the name of two of them in the first format
         setattr(state, name, float("inf") if value is None else value)
     state.served = {int(j): np.array(row) for j, row in facts["served"].items()}
+    rows = facts.get("restart_costs", ())
+    state.restart_costs = {(model, warm): tuple(costs) for model, warm, *costs in rows}
     state.terms = {int(j): terms for j, terms in facts.get("terms", {}).items()}
     state.relabel()
     if state.learner is not None and facts["learnt"] is not None:

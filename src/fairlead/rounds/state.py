@@ -29,6 +29,7 @@ from fairlead.rounds.labels import Labels
 from fairlead.rounds.measured import MeasuredRates
 from fairlead.rounds.nodes import NodeEvent, Nodes
 from fairlead.rounds.queue import Queue
+from fairlead.rounds.restarting import RestartCosts, expected_restart_s, note_restarts
 from fairlead.rounds.serving import leave_served, serve
 from fairlead.rounds.speeds import (
     draw_up_again,
@@ -60,6 +61,7 @@ class State:
     mixable_row: IntArray
     total: FloatArray
     restart_s: FloatArray
+    started_warm: BoolArray
     done: FloatArray
     rate: FloatArray
     at_s: FloatArray
@@ -109,6 +111,7 @@ class State:
             setattr(self, name, np.zeros(0, dtype=dtype))
 
         self.type_speed = estimator.type_speed()  # t
+        self.restart_costs: RestartCosts = {}
         self.active = 0  # jobs that arrived, have not ended and are not held
         self.queue = Queue()
         self.terms: dict[int, dict[str, float]] = {}  # waiting job -> the policy's own numbers about it
@@ -249,7 +252,7 @@ class State:
         self.relaxed[j] = spec.relaxed
         if spec.steps is not None:
             self.total[j] = spec.steps * self.estimator.samples_per_step(spec.model, spec.gpus)
-        self.restart_s[j] = self.estimator.restart_s(spec.model)
+        self.restart_s[j] = expected_restart_s(self, spec.model)
         draw_up_rates(self, j)
         self.crowd_in[j] = self.crowd_s
         self.first_arrival_s = min(self.first_arrival_s, event.time_s)
@@ -423,6 +426,7 @@ _FOLD: dict[type, Callable[[State, Any], None]] = {
     ev.Arrived: State._arrived,
     ev.Started: State._started,
     ev.Progress: State._progress,
+    ev.FirstProgress: note_restarts,
     ev.Served: serve,
     ev.Stopped: State._stopped,
     ev.Finished: State._finished,

@@ -25,7 +25,7 @@ from fairlead.rounds.loop import Settings, When, run
 from fairlead.service.live_policies import UnusablePolicyError, usable
 from fairlead.service.store import request_queue
 from fairlead.service.store.database import DiskFullError, disk_full_raised, open_reader, open_writer
-from fairlead.service.store.directory import StateDirectory
+from fairlead.service.store.directory import StateDirectory, stored_header
 from fairlead.service.store.log import Log, open_log
 from fairlead.service.store.tables import EVENTS
 
@@ -129,6 +129,7 @@ def serve(directory: StateDirectory, plan: SchedulerOptions) -> None:
         lambda job: request_queue.command_of(requests, job),
         time.time,
         drained=request_queue.drained(requests, log.taken),
+        learns_restarts=stored_header(directory).restart_s is None,
     )
     _take_over(log)
     engine.resume()
