@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.studies.papers.fft import experiment as fft
+from fairlead.studies.papers.fft.calibration import LOADS, SHORTEST_S
+from fairlead.studies.papers.fft.runs import BASELINES, CONTENDERS
 from fairlead.studies.papers.hare import experiment as hare
 from fairlead.studies.papers.oef import experiment as oef
 
@@ -29,11 +31,13 @@ def _hare(scale: hare.HareScale) -> list[float]:
 
 
 def _fft(scale: fft.FftScale) -> list[float]:
-    """Costs of the two traces, wrong lengths, profiling, one decision and the large simulation."""
-    run_s = 0.0022 * scale.jobs * scale.seeds
-    policies = len(fft.VARIANTS) + len(fft.BASELINES)
-    large = [0.0024 * scale.large_jobs * scale.large_seeds] if scale.large_jobs else []
-    return [policies * run_s, policies * run_s, 6 * run_s, 3 * run_s, 1.0, *large]
+    """Costs of two traces, other beds, calibration, wrong lengths, profiling, one decision and the large simulation."""
+    run_s = 0.0013 * scale.jobs
+    traces = [len(CONTENDERS) * run_s * scale.seeds] * 2
+    other_beds = [(2 + len(BASELINES)) * run_s * len(scale.other_bed_seeds)] * len(fft.OTHER_BEDS)
+    fit = 0.7 * len(LOADS) * len(SHORTEST_S) * len(BASELINES) * run_s * scale.calibration_seeds
+    large = [0.0006 * scale.large_jobs * (2 + len(fft.LARGE_RIVALS)) * scale.large_seeds] if scale.large_jobs else []
+    return [*traces, *other_beds, fit, 9 * run_s * scale.seeds, 4 * run_s * scale.seeds, 3.0, *large]
 
 
 COSTS: dict[str, Callable[[Any], list[float]]] = {"oef": _oef, "hare": _hare, "fft": _fft}

@@ -125,7 +125,7 @@ def measures(name: str, source: Path) -> bool:
     layer = source.parts[0]
     if layer == "studies":
         room = source.relative_to("studies").as_posix()
-        return room in SHARED or (room.startswith(f"papers/{name}/") and source.stem != "claims")
+        return room in SHARED or (room.startswith(f"papers/{name}/") and not source.stem.startswith("claim"))
     if layer == "policies":
         return not any(source.stem.startswith(other) for other in NAMES if other != name)
     return layer in LAYERS
