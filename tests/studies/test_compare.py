@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from fairlead.cli.main import main
+from fairlead.model.assumptions import Assumption
 from fairlead.studies.compare.run_records import RunRecord, Timings, record_from_json
 from fairlead.studies.compare.table import METRICS, best_of, rows_of
 from fairlead.studies.runs.summary import Summary
@@ -338,6 +339,59 @@ def test_a_policy_that_leaves_jobs_unfinished_is_never_best_and_does_not_affect_
     assert best([*others, *once]) == []
     one_seed_more = [record_of(policy, 6, 9.0, jobs_finished=1) for policy in ("slow", "fast", "lazy")]
     assert best([*others, *records_of("lazy", lazy), *one_seed_more]) == []
+
+
+def test_best_is_not_given_across_different_assumptions() -> None:
+    fast, faster, slow, slower = ([first + seed for seed in range(6)] for first in (2.0, 1.0, 3.0, 4.0))
+    rules = (Assumption("fast switching", "switches cost little"),)
+    tasks = [replace(record, assumed=rules) for record in records_of("tasks", faster)]
+    others = [replace(record, assumed=rules) for record in records_of("more tasks", slower)]
+    rounds = [*records_of("fast", fast), *records_of("slow", slow)]
+
+    def best(records: list[RunRecord]) -> list[str]:
+        rows = rows_of(["fast", "slow", "tasks", "more tasks"], [None], records, [])
+        return [row.policy for row in rows if row.metrics["jct_mean"].best]
+
+    assert best([*rounds, *records_of("tasks", faster)]) == ["tasks"]
+    assert best([*rounds, *tasks]) == ["fast"]
+    assert best([*rounds, *tasks, *others]) == ["fast", "tasks"]
+
+
+def test_what_each_run_assumed_is_in_the_table_the_page_and_the_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    args = [*BASE, "--policies", "fifo,hlas", "--state", str(tmp_path / "state")]
+    call(*args, "-o", "json", "--report", str(page))
+    answer = json.loads(capsys.readouterr().out)
+    call(*args, "--switching", "fast")
+    table = " ".join(capsys.readouterr().out.split())
+
+    assumed = {row["policy"]: [rule["name"] for rule in row["assumed"]] for row in answer["rows"]}
+    assert assumed["fifo"] == []
+    assert assumed["hlas"][0] == "single tasks"
+    assert "fast switching" not in assumed["hlas"]
+    notes = {run["policy"]: run["notes"] for run in answer["runs"]}
+    assert notes["fifo"] == []
+    assert notes["hlas"][0].startswith("single tasks of about 60 s")
+    text = page.read_text(encoding="utf-8")
+    assert '<span class="mark">[1]</span>' in text
+    assert "The rules that all policies had" in text
+    assert "hlas [1]" in table
+    assert "assumed: [1] single tasks (" in table
+    assert "fast switching (a GPU that changes to another job pays 3% of a task, not a restart)" in table
+    assert "hlas: single tasks of about 60 s" in table
+
+
+def test_policies_under_the_same_rules_are_not_marked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    call(*BASE, "--policies", "hare-online,hlas", "--state", str(tmp_path / "state"), "--report", str(page))
+
+    table = " ".join(capsys.readouterr().out.split())
+
+    assert "[1]" not in table
+    assert "assumed: single tasks (" in table
+    assert "The same rules for all" in page.read_text(encoding="utf-8")
 
 
 def test_jobs_that_never_finish_are_shown_in_the_table_the_page_the_csv_and_the_json(

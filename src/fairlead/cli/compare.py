@@ -264,7 +264,7 @@ def parse_generator(text: str) -> Generated:
 
 def print_comparison(answer: ComparisonAnswer) -> None:
     """Print one table per load, then failures, what policies were allowed to know, and assumptions."""
-    from fairlead.studies.compare.wording import NOT_RANKED, title_of, unfinished_of
+    from fairlead.studies.compare.wording import NOT_RANKED, rules_of, run_notes, title_of, unfinished_of
 
     for load in answer.loads:
         print_wide_table(title_of(answer, load), *_table(answer, load))
@@ -279,16 +279,16 @@ def print_comparison(answer: ComparisonAnswer) -> None:
     knowing = [f"{policy.name}: {', '.join(policy.knows)}" for policy in answer.policies if policy.knows]
     if knowing:
         print(f"Allowed to know more than the present: {'; '.join(knowing)}")
-    for note in answer.assumptions:
+    for note in (*rules_of(answer), *answer.assumptions, *run_notes(answer)):
         print(f"assumed: {note}")
 
 
 def _table(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], list[list[str]]]:
-    from fairlead.studies.compare.wording import unfinished_of
+    from fairlead.studies.compare.wording import mark_of, unfinished_of
 
     rows = [
         [
-            row.policy
+            f"{row.policy} {mark_of(answer, row)}".strip()
             + (f" ({len(row.failed)} failed)" if row.failed else "")
             + (f" ({unfinished_of(row)})" if unfinished_of(row) else ""),
             *(cell_of(row.metrics[metric.name], metric.unit) for metric in answer.metrics),
@@ -323,9 +323,9 @@ def _tenant_cell(row: TenantOutcome | None, text: Callable[[float, str], str]) -
 
 def _footnote(answer: ComparisonAnswer) -> str:
     from fairlead.numerics.paired import ALPHA
-    from fairlead.studies.compare.wording import why_no_best
+    from fairlead.studies.compare.wording import best_note, why_no_best
 
-    marked = f"* better than every other policy, seed by seed (paired sign-flip test, p < {ALPHA:g})"
+    marked = f"* better than {best_note(answer)}, seed by seed (paired sign-flip test, p < {ALPHA:g})"
     spread = "mean ±standard deviation over seeds; " if answer.most_runs > 1 else ""
     return f"{spread}{why_no_best(answer) or marked}. FTF: time / time alone on an equal share."
 

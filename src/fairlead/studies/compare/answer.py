@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fairlead.model.assumptions import Assumption
 from fairlead.rates.three_layer import Sensing
 from fairlead.rounds.loop import Settings
 from fairlead.sim.truth import World
@@ -64,6 +65,7 @@ class PolicyRow:
     jobs_total: int
     failed: tuple[FailedSeed, ...]
     metrics: Mapping[str, Cell]
+    assumed: tuple[Assumption, ...] = ()  # by its runs; only rows with the same assumptions are ranked together
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,11 @@ class ComparisonAnswer:
     def most_runs(self) -> int:
         """The largest number of seeds over which a row is averaged."""
         return max((row.runs for row in self.rows), default=0)
+
+    @property
+    def rule_sets(self) -> list[tuple[Assumption, ...]]:
+        """The different sets of assumptions of the rows with runs, in their order; one if all rules were the same."""
+        return list(dict.fromkeys(row.assumed for row in self.rows if row.runs))
 
     def rows_at(self, load: float | None) -> list[PolicyRow]:
         return [row for row in self.rows if row.load == load]

@@ -68,6 +68,8 @@ def run_case(case: Case) -> RunRecord:
         },
         series=series,
         stays=_stays(line) if case.keep_stays else None,
+        notes=tuple(result.run.notes),
+        assumed=result.run.assumed,
     )
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fairlead.model.assumptions import Assumption
 from fairlead.studies.runs.summary import Statistics, Summary, summary_from_json
 from fairlead.studies.runs.timeline import Series, series_from_json
 
-KIND = "compare-run/1"
+KIND = "compare-run/2"
 _BESIDE_SUMMARY = ("fragmented_gpus", "rounds", "decisions")  # inside the summary of the document
 
 
@@ -48,6 +49,8 @@ class RunRecord:
     jobs: Mapping[str, list[float]]  # columns over the jobs that finished: jct_s, ftf, latency_ratio
     series: Series
     stays: StayColumns | None
+    notes: tuple[str, ...] = ()  # facts that the results depend on
+    assumed: tuple[Assumption, ...] = ()  # rules that runs of other policies may not have
 
     @property
     def is_whole(self) -> bool:
@@ -71,6 +74,8 @@ class RunRecord:
             "load": self.load,
             "seed": self.seed,
             "key": self.key,
+            "notes": list(self.notes),
+            "assumed": [asdict(rule) for rule in self.assumed],
             "summary": {**self.summary.to_json(), **beside},
             "timings": asdict(self.timings),
         }
@@ -91,4 +96,6 @@ def record_from_json(value: Mapping[str, Any]) -> RunRecord:
         jobs=value["jobs"],
         series=series_from_json(value["series"]),
         stays=None if value["stays"] is None else StayColumns(**value["stays"]),
+        notes=tuple(value["notes"]),
+        assumed=tuple(Assumption(**rule) for rule in value["assumed"]),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.model.assumptions import Assumption
 from fairlead.numerics.metrics import SAME
 from fairlead.numerics.paired import ALPHA, distinct_pairs, sign_flip_p
 from fairlead.studies.compare.answer import (
@@ -91,17 +92,35 @@ def rows_of(
     rows = []
     for load in loads:
         runs = {p: {r.seed: r for r in records if r.policy == p and r.load == load} for p in policies}
-        best = {metric.name: _best_of_whole(runs, metric) for metric in METRICS if metric.better}
+        assumed = {policy: assumed_in(list(mine.values())) for policy, mine in runs.items()}
+        best = {rules: _best_by_metric(runs, assumed, rules) for rules in set(assumed.values())}
         for policy, mine in runs.items():
             failed = [FailedSeed(f.seed, f.reason) for f in failures if f.policy == policy and f.load == load]
             cells = {
-                metric.name: _cell((value_of(run, metric) for run in mine.values()), policy, best.get(metric.name))
+                metric.name: _cell(
+                    (value_of(run, metric) for run in mine.values()), policy, best[assumed[policy]].get(metric.name)
+                )
                 for metric in METRICS
             }
             finished = sum(run.summary.jobs_finished for run in mine.values())
             total = sum(run.summary.jobs_total for run in mine.values())
-            rows.append(PolicyRow(policy, load, len(mine), finished, total, tuple(failed), cells))
+            rows.append(PolicyRow(policy, load, len(mine), finished, total, tuple(failed), cells, assumed[policy]))
     return rows
+
+
+def assumed_in(runs: Sequence[RunRecord]) -> tuple[Assumption, ...]:
+    """The assumptions of a policy's runs, each once."""
+    return tuple(dict.fromkeys(rule for run in runs for rule in run.assumed))
+
+
+def _best_by_metric(
+    runs: Mapping[str, Mapping[int, RunRecord]],
+    assumed: Mapping[str, tuple[Assumption, ...]],
+    rules: tuple[Assumption, ...],
+) -> dict[str, tuple[str, float] | None]:
+    """The best policy by metric among those with these assumptions: results under other rules are not ranked with them."""
+    alike = {policy: mine for policy, mine in runs.items() if assumed[policy] == rules}
+    return {metric.name: _best_of_whole(alike, metric) for metric in METRICS if metric.better}
 
 
 def _best_of_whole(runs: Mapping[str, Mapping[int, RunRecord]], metric: Metric) -> tuple[str, float] | None:

@@ -24,6 +24,38 @@ def gpus_of(answer: ComparisonAnswer) -> str:
     return ", ".join(f"{count} {label}" for label, count in answer.cluster.gpus.items())
 
 
+def mark_of(answer: ComparisonAnswer, row: PolicyRow) -> str:
+    """`[1]` at a policy that ran under rules that other policies did not have; empty if all rules were the same."""
+    marked = [rules for rules in answer.rule_sets if rules]
+    if len(answer.rule_sets) < 2 or row.assumed not in marked:
+        return ""
+    return f"[{marked.index(row.assumed) + 1}]"
+
+
+def rules_of(answer: ComparisonAnswer) -> list[str]:
+    """A line for each set of rules that not all policies had, or for the one that all had."""
+    sets = [rules for rules in answer.rule_sets if rules]
+    lines = ["; ".join(f"{rule.name} ({rule.sentence})" for rule in rules) for rules in sets]
+    if len(answer.rule_sets) < 2:
+        return lines
+    return [f"[{number}] {line}" for number, line in enumerate(lines, start=1)]
+
+
+def run_notes(answer: ComparisonAnswer) -> list[str]:
+    """What the runs of the first seed noted, with their policies; the JSON has the notes of every run."""
+    first: dict[tuple[str, float | None], tuple[str, ...]] = {}
+    for run in answer.runs:
+        first.setdefault((run.policy, run.load), run.notes)
+    at = {load: "" if load is None else f", load {load:g}" for load in answer.loads}
+    return [f"{policy}{at[load]}: {note}" for (policy, load), notes in first.items() for note in notes]
+
+
+def best_note(answer: ComparisonAnswer) -> str:
+    """`every other policy`, or which others, if not all had the same rules."""
+    alike = len(answer.rule_sets) < 2
+    return "every other policy" if alike else "every other policy under the same rules, which are marked [1] and so on"
+
+
 def why_no_best(answer: ComparisonAnswer) -> str:
     """Why no best policy can be marked in any column; empty if it can."""
     fewest, asked = fewest_pairs(), len(answer.seeds)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.model.assumptions import Assumption
 from fairlead.model.cluster import Cluster
 from fairlead.studies.compare.answer import Cell
 from fairlead.studies.compare.compare import Comparison
@@ -44,6 +46,7 @@ class Point:
     x: Range
     y: Range
     whole: bool  # every job finished
+    assumed: tuple[Assumption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +111,19 @@ def frontier(comparison: Comparison, load: float | None) -> list[Point]:
         if jct_s is not None and ftf is not None:
             mean_s, low_s, high_s = jct_s
             x = mean_s / 3600, low_s / 3600, high_s / 3600
-            points.append(Point(row.policy, x, ftf, row.jobs_finished == row.jobs_total))
+            points.append(Point(row.policy, x, ftf, row.jobs_finished == row.jobs_total, row.assumed))
     return points
 
 
 def undominated(points: Sequence[Point]) -> list[Point]:
-    """The points that no other beats in both means, by JCT, among policies that left no job unfinished."""
+    """The points that no other beats in both means, by JCT, among policies that left no job unfinished.
+
+    Only policies under the same rules are compared: those under the rules that most policies had.
+    """
+    counts = Counter(point.assumed for point in points)
+    rules = max(counts, key=counts.__getitem__, default=())
     best: list[Point] = []
-    for point in sorted((p for p in points if p.whole), key=lambda p: (p.x[0], p.y[0])):
+    for point in sorted((p for p in points if p.whole and p.assumed == rules), key=lambda p: (p.x[0], p.y[0])):
         if not best or point.y[0] < best[-1].y[0]:
             best.append(point)
     return best

@@ -13,7 +13,18 @@ from fairlead.sim.truth import World
 from fairlead.studies.compare.answer import ComparisonAnswer, Metric, PolicyRow
 from fairlead.studies.compare.compare import Comparison
 from fairlead.studies.compare.table import by_tenant
-from fairlead.studies.compare.wording import NOT_RANKED, gpus_of, title_of, unfinished_of, value_text, why_no_best
+from fairlead.studies.compare.wording import (
+    NOT_RANKED,
+    best_note,
+    gpus_of,
+    mark_of,
+    rules_of,
+    run_notes,
+    title_of,
+    unfinished_of,
+    value_text,
+    why_no_best,
+)
 from fairlead.studies.report import charts, data
 from fairlead.traces.files import create_text
 
@@ -45,6 +56,10 @@ def render(comparison: Comparison, window_h: tuple[float, float] | None = None) 
         not_ranked=NOT_RANKED if any(map(unfinished_of, answer.rows)) else "",
         seeds=answer.most_runs,
         no_best=why_no_best(answer),
+        best_note=best_note(answer),
+        mark={(row.policy, row.load): mark_of(answer, row) for row in answer.rows},
+        rules_differ=len(answer.rule_sets) > 1,
+        assumed=[*rules_of(answer), *answer.assumptions, *run_notes(answer)],
         alpha=ALPHA,
         world=_world(answer),
         tenants=_tenant_table(answer),
