@@ -311,6 +311,28 @@ def test_standbys_are_kept_for_the_last_leases_and_no_more_than_the_limit(machin
     assert waiting() == []
 
 
+def test_an_operator_sees_standbys_their_memory_and_how_leases_began(machine: Machine) -> None:
+    machine.write("train.py", "")
+    assert machine.runner.warm_figures()["standbys"] == 0
+    lease = machine.lease("train.py")
+    machine.run(lease, warm=False)
+    machine.run(lease, warm=True)
+    machine.standby(lease)
+    wait_for(lambda: len(machine.ready) == 2, "two standbys")
+
+    figures = machine.runner.warm_figures()
+
+    assert 0 < figures.pop("resident_mib") < 1024
+    assert figures == {
+        "standbys": 2,
+        "standbys_ready": 2,
+        "standbys_limit": 2,
+        "resident_limit_mib": 4096,
+        "warm_starts": 1,
+        "cold_starts": 1,
+    }
+
+
 def test_without_standbys_every_start_is_cold(tmp_path: Path) -> None:
     machine = Machine(tmp_path, WarmLimits(processes=0))
     machine.write("train.py", "")

@@ -18,7 +18,7 @@ from fairlead.engines.fleet import Fleet
 from fairlead.engines.outbox import Outbox
 from fairlead.engines.requests import Command, Inbox
 from fairlead.engines.resuming import resume
-from fairlead.engines.runner import Runner
+from fairlead.engines.runner import KeepsStandbys, Runner
 from fairlead.engines.situation import Situation
 from fairlead.model.decision import Decision
 from fairlead.model.events import Event
@@ -105,6 +105,11 @@ class LiveEngine:
             if j not in s.wishes:
                 starting.decided(s, j, spot)
         starting.launch(s)
+
+    def warm_figures(self) -> dict[str, int] | None:
+        """Numbers about processes that wait for leases; None if the runner has none."""
+        runner = self._situation.runner
+        return runner.warm_figures() if isinstance(runner, KeepsStandbys) else None
 
     def resume(self) -> None:
         """Adopt running leases and continue decided starts, after a restart."""

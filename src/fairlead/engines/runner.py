@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fairlead.engines.leases import Key, Lease, Look
 from fairlead.model.errors import FairleadError
@@ -77,6 +77,14 @@ class Runner(Protocol):
 
     def revoke(self, key: Key) -> bool:
         """Prevent the lease from starting; True if it has not begun and never will."""
+
+
+@runtime_checkable
+class KeepsStandbys(Protocol):
+    """A runner with processes that wait for leases (`engines/local/warm`)."""
+
+    def warm_figures(self) -> dict[str, int]:
+        """How many there are and may be, their memory, and how many leases began in one."""
 
 
 class LeaseReader(Protocol):

@@ -115,6 +115,9 @@ class LocalRunner:
         if beginning is not None:
             self.warm.keep_for(beginning)
 
+    def warm_figures(self) -> dict[str, int]:
+        return self.warm.figures()
+
     def ask_to_stop(self, lease: Lease) -> bool:
         for directory in {self.directory(lease.key), self._work_directory(lease.key)}:
             with suppress(OSError):

@@ -16,3 +16,4 @@ class SchedulerState:
     decision_s: float | None = None  # from the events to the commit of the last decision
     slowest_decision_s: float | None = None
     fell_back: str | None = None  # why another policy than the one that was set decides
+    warm: dict[str, int] | None = None  # processes that wait for leases, as of the last decision

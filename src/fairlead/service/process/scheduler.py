@@ -90,8 +90,8 @@ class DurableEngine:
         return events
 
     def apply(self, decision: Decision) -> None:
-        """Report the duration of the decision (fold, decide, commit), and apply it."""
-        _report({"decision_s": time.monotonic() - self._woken_s})
+        """Report the duration of the decision (fold, decide, commit) and the standbys, and apply it."""
+        _report({"decision_s": time.monotonic() - self._woken_s, "warm": self._engine.warm_figures()})
         self._engine.apply(decision)
 
 

@@ -135,7 +135,9 @@ class Supervisor:
             elif "decision_s" in message:
                 decision_s = message["decision_s"]
                 slowest_s = max(decision_s, self._reported.slowest_decision_s or 0.0)
-                self._reported = replace(self._reported, decision_s=decision_s, slowest_decision_s=slowest_s)
+                self._reported = replace(
+                    self._reported, decision_s=decision_s, slowest_decision_s=slowest_s, warm=message.get("warm")
+                )
             elif "fell_back" in message:
                 self._reported = replace(self._reported, fell_back=message["fell_back"])
         code = process.wait()

@@ -148,6 +148,19 @@ class WarmPool:
             with suppress(OSError):  # no process or descriptor left: the next start is cold
                 self._standbys.append(Standby(one, self.limits))
 
+    def figures(self) -> dict[str, int]:
+        """For operators: processes and MiB with their limits, and leases that wanted a warm start and got one or not."""
+        standbys = self.standbys
+        return {
+            "standbys": sum(standby.beginning.ranks for standby in standbys),
+            "standbys_ready": sum(standby.beginning.ranks for standby in standbys if standby.ready),
+            "standbys_limit": self.limits.processes,
+            "resident_mib": sum(standby.resident_bytes for standby in standbys) >> 20,
+            "resident_limit_mib": int(self.limits.memory_gib * 1024),
+            "warm_starts": self.loaded,
+            "cold_starts": self.missed,
+        }
+
     def close(self) -> None:
         for standby in list(self._standbys):
             self._drop(standby)
