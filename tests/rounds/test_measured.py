@@ -241,9 +241,9 @@ def test_a_new_type_begins_with_the_table() -> None:
 
 def test_groups_without_jobs_are_forgotten_when_there_are_too_many() -> None:
     measured = MeasuredRates(1)
-    sure, half, no = np.array([0.9]), np.array([0.5]), np.array([False])
+    sure, half = np.array([0.9]), np.array([0.5])
     for model in range(MOST_GROUPS + 50):
-        measured.report((0, model), model, half, sure, no)
+        measured.report((0, model), model, half, sure, scaled=True)
         measured.end((0, model), model)
 
     kept = json.loads(json.dumps(measured.to_json()))["groups"]

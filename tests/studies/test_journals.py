@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from building import job, profile, setup
 from fairlead.model.errors import InputError
+from fairlead.rates.factors import RateSource
+from fairlead.rates.three_layer import Sensing
+from fairlead.sim.truth import World
 from fairlead.studies.fairness.journal_audit import audit_journal
 from fairlead.studies.journals.folding import state_at
 from fairlead.studies.journals.replaying import replay_journal
@@ -70,3 +74,26 @@ def test_a_journal_that_contradicts_itself_is_a_bad_file(tmp_path: Path) -> None
 def test_replaying_a_journal_finds_every_decision_the_same(tmp_path: Path) -> None:
     replayed = replay_journal(journal_of("oef-coop", tmp_path / "run.jsonl"))
     assert replayed.same == replayed.decisions > 0
+
+
+def test_the_audit_says_which_rates_were_measured_and_which_were_not(tmp_path: Path) -> None:
+    declared = World(declared_speeds=(("y", 2.0),))
+    made = setup(JOBS, "v100:4,k80:4", "oef-coop", SPEEDS, world=declared)
+    simulate(replace(made, sensing=Sensing.THREE_LAYER), tmp_path / "run.jsonl")
+    audit = audit_journal(tmp_path / "run.jsonl")
+
+    rates = {(rate.tenant, rate.type): rate for rate in audit.rates}
+    assert set(rates) == {("x", "v100"), ("x", "k80"), ("y", "v100"), ("y", "k80")}
+    assert rates["y", "v100"].source == RateSource.MEASURED
+    assert rates["y", "v100"].factor == pytest.approx(0.5, rel=0.05)
+    assert rates["y", "k80"].factor == 1.0
+    for tenant in audit.tenants.values():
+        assert sum(tenant.rates_by_source.values()) == pytest.approx(sum(tenant.gpu_hours.values()))
+    assert audit.tenants["y"].rates_by_source["measured"] > 0
+
+
+def test_without_sensing_the_audit_says_that_rates_are_those_of_the_profile(tmp_path: Path) -> None:
+    audit = audit_journal(journal_of("oef-coop", tmp_path / "run.jsonl"))
+
+    assert {rate.source for rate in audit.rates} == {RateSource.PROFILED}
+    assert all(set(tenant.rates_by_source) == {"profiled"} for tenant in audit.tenants.values())

@@ -111,12 +111,18 @@ def _print_audit(title: str, report: dict[str, Any]) -> None:
             [
                 f"  {name}",
                 format_number(tenant["sharing_incentive"], 4),
-                f"wanted more for {tenant['wanted_more_h']:.1f} h",
+                f"wanted more for {tenant['wanted_more_h']:.1f} h; speeds {_sources(tenant['rates_by_source'])}",
             ]
         )
     for direction, lie in report.get("lies", {}).items():
         rows.append([f"most gained: {direction}", format_number(lie["gain"], 4), lie["tenant"] or ""])
     print_table(title, ["property", "value", "who"], rows, left=1)
+
+
+def _sources(hours: dict[str, float]) -> str:
+    """How the speeds of the GPUs that a tenant held were known, as parts of its GPU-hours."""
+    total = sum(hours.values())
+    return ", ".join(f"{source} {part / total:.0%}" for source, part in hours.items()) if total else "of no GPU"
 
 
 def _who(text: str, names: list[str] | None) -> str:

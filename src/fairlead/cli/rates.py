@@ -119,20 +119,27 @@ def learnt(
     job: Annotated[str | None, typer.Option(help="Show the expected rates of this job, node by node.")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Show the speeds of nodes, or of one job, that a run has learnt, and the layer that supplied each."""
+    """Show the speeds of nodes and of tenants' models, or of one job, that a run has learnt, and how each is known."""
     from dataclasses import asdict
 
-    from fairlead.studies.speeds.learnt import learnt_of_job, learnt_of_nodes
+    from fairlead.studies.speeds.learnt import learnt_of_job, learnt_of_nodes, rates_of_tenants
 
     if not Path(journal).is_file():
         raise InputError("there is no such file", path=journal)
     if job is None:
-        nodes = learnt_of_nodes(Path(journal))
+        nodes, rates = learnt_of_nodes(Path(journal)), rates_of_tenants(Path(journal))
         if output is Format.json:
-            print_json({"journal": journal, "nodes": [asdict(node) for node in nodes]})
+            learnt_now = {"nodes": [asdict(node) for node in nodes], "rates": [asdict(rate) for rate in rates]}
+            print_json({"journal": journal, **learnt_now})
             return
         rows = [[node.node, node.type, format_number(node.relative, 3), str(node.jobs)] for node in nodes]
         print_table("speed of nodes over the profile's", ["node", "type", "relative", "jobs observed"], rows, 2)
+        rows = [
+            [rate.tenant, rate.model, rate.type, format_number(rate.factor, 3), rate.source, f"{rate.confidence:.0%}"]
+            for rate in rates
+        ]
+        columns = ["tenant", "model", "type", "relative", "known by", "confidence"]
+        print_table("speeds that policies see over the profile's", columns, rows, 3)
         return
     known = learnt_of_job(Path(journal), job)
     if output is Format.json:

@@ -96,7 +96,7 @@ def simulate(
         seed,
         importing.aliases(),
     )
-    study.check_weights(setup)
+    study.check_tenants(setup)
     feasible, skipped = study.without_impossible(setup, skip=rules.skip_impossible)
     if not feasible.jobs:
         raise InputError(f"{feasible.name} has no jobs to run; there is nothing to simulate")

@@ -38,6 +38,7 @@ _FIXED = {
     "tenant_weight": "--tenant-weight",
     "sensing": "--sensing",
     "profiling_cost": "--profiling-cost",
+    "declared_speeds": "--declared-speeds",
     "task": "--task",
     "switching": "--switching",
 }

@@ -81,6 +81,14 @@ class WorldOptions:
     length_error: Annotated[
         float, typer.Option("--length-error", help="Largest relative error of declared lengths (0.3 = 30 %).")
     ] = 0.0
+    declared_speeds: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--declared-speeds",
+            help="The tenant declares its speeds this many times too high (below 1: too low), except on its slowest type.",
+            metavar="TENANT=FACTOR",
+        ),
+    ] = None
     profiling_cost: Annotated[
         str,
         typer.Option(
@@ -146,7 +154,7 @@ class WorldOptions:
             settings=self.settings(),
             world=self.world(seed),
             restart_s=None if self.restart_cost is None else parse_duration(self.restart_cost),
-            tenant_weight=weights_of(self.tenant_weight),
+            tenant_weight=numbers_of(self.tenant_weight, "--tenant-weight"),
             sensing=Sensing(choose("--sensing", self.sensing, Sensing)),
             changes=() if self.cluster_changes is None else read_changes(self.cluster_changes, aliases),
         )
@@ -175,22 +183,24 @@ class WorldOptions:
             repair_s=parse_duration(self.repair),
             checkpoint_s=parse_duration(self.checkpoint_every),
             length_error=self.length_error,
+            declared_speeds=tuple(numbers_of(self.declared_speeds, "--declared-speeds").items()),
             profiling_s=parse_duration(self.profiling_cost),
             report_s=parse_duration(self.report_every),
             sensing_noise=self.sensing_noise,
         )
 
 
-def weights_of(pairs: list[str] | None) -> dict[str, float]:
-    weights = {}
-    for name, text in parse_pairs(pairs or [], "--tenant-weight").items():
+def numbers_of(pairs: list[str] | None, option: str) -> dict[str, float]:
+    """NAME=NUMBER pairs of an option, with numbers above 0."""
+    numbers = {}
+    for name, text in parse_pairs(pairs or [], option).items():
         try:
-            weights[name] = float(text)
+            numbers[name] = float(text)
         except ValueError:
-            weights[name] = float("nan")
-        if not 0 < weights[name] < 1e9:
-            raise InputError(f'--tenant-weight {name}: "{text}" is not a number above 0')
-    return weights
+            numbers[name] = float("nan")
+        if not 0 < numbers[name] < 1e9:
+            raise InputError(f'{option} {name}: "{text}" is not a number above 0')
+    return numbers
 
 
 def _positive(option: str, text: str) -> float:

@@ -27,6 +27,9 @@ class Estimator(Protocol):
     def sources(self, model: str, gpus: int) -> tuple[RateSource, ...]:
         """t  where the rates of `best` come from."""
 
+    def knows(self, model: str) -> bool:
+        """Whether its rates come from a profile; otherwise they are made up."""
+
     def samples_per_step(self, model: str, gpus: int) -> float: ...
 
     def restart_s(self, model: str) -> float: ...
@@ -115,6 +118,9 @@ class TableEstimator:
             row = tuple(source_in(self.profile, model, gpu, gpus, n) for gpu, n in zip(cluster.gpu, nodes, strict=True))
             self._sources[model, gpus] = row
         return row
+
+    def knows(self, model: str) -> bool:
+        return True  # an unknown model is an error
 
     def samples_per_step(self, model: str, gpus: int) -> float:
         return self.profile.samples_per_step(model, gpus)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 from functools import partial
-from statistics import median
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -124,6 +123,9 @@ class ThreeLayer:
 
     def sources(self, model: str, gpus: int) -> tuple[RateSource, ...]:
         return self._table.sources(model, gpus)
+
+    def knows(self, model: str) -> bool:
+        return self._table.knows(model)
 
     def samples_per_step(self, model: str, gpus: int) -> float:
         return self._table.samples_per_step(model, gpus)
@@ -307,13 +309,13 @@ class ThreeLayer:
         return spot_rate(partial(self._table.at, model), spot, self._node_type, speeds, spread)
 
     def factors(self, job: int, model: str, gpus: int) -> RateFactors:
-        """What the job's reports say about its rate on a typical node of each type; each report halves the doubt."""
+        """What the job's reports say about its rate on the nodes of each type; each report halves the doubt."""
         types = len(self._cluster.types)
         table, factor, reports = self._table.sources(model, gpus), np.ones(types), np.zeros(types)
         evidence = self._jobs.get(job)
         if evidence is not None:
             for t, votes in self._by_type(evidence).items():
-                factor[t] = math.exp(middle(votes) + self._typical(t))
+                factor[t] = math.exp(middle(votes))
                 reports[t] = evidence.reports[t]
         return RateFactors(
             factor=factor,
@@ -322,19 +324,19 @@ class ThreeLayer:
         )
 
     def _by_type(self, evidence: JobEvidence) -> dict[int, list[Vote]]:
-        """The job's speeds on each type, apart from its nodes; over several nodes, relative to the slowest factor."""
-        by_type = self._beyond_nodes(evidence)
+        """The job's speeds on each type, nodes included.
+
+        They are not corrected by the nodes' factors. Where one tenant's jobs are alone on a node, these would explain wrong
+        speeds of its model by a slow node, and what the tenant declared would stay believed.
+        """
+        by_type: dict[int, list[Vote]] = {}
+        for place, seen in evidence.at.items():
+            by_type.setdefault(self._type_of(place), []).append(seen.vote)
         for spot, seen in evidence.spread.items():
             on = {self._node_type[node] for node, _ in spot}
             if len(on) == 1:
-                slowest = min(self._factor.get(node, 0.0) for node, _ in spot)
-                by_type.setdefault(on.pop(), []).append(Vote(seen.value - slowest, len(seen.window)))
+                by_type.setdefault(on.pop(), []).append(seen.vote)
         return by_type
-
-    def _typical(self, t: int) -> float:
-        """The median factor of the type's nodes, a logarithm."""
-        known = [factor for node, factor in self._factor.items() if self._node_type[node] == t]
-        return median(known) if known else 0.0
 
     def layer(self, job: int, node: int) -> LearntLayer:
         """The layer that provides the rate of the job on this node alone."""

@@ -44,6 +44,9 @@ class WithUnmeasured:
             return self._table.sources(model, gpus)
         return (RateSource.ASSUMED,) * len(self._capacity)
 
+    def knows(self, model: str) -> bool:
+        return model in self._measured
+
     def samples_per_step(self, model: str, gpus: int) -> float:
         return self._table.samples_per_step(model, gpus) if model in self._measured else float(gpus)
 

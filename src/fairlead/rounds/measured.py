@@ -8,8 +8,8 @@ every type t,
     mean_t  = sum_j c_jt f_jt / sum_j c_jt           over the group's jobs j that are not over
 
 f_jt and c_jt are the factor and the confidence that the estimator reports for job j. base_t is what earlier jobs of the
-group left behind, or else 0: the table. If the table's rates are only assumed, their scale means nothing, and base_t is
-then the scale of the types that were observed, so that a first report does not change the ratios between types.
+group left behind, or else 0: the table. If nobody stated speeds of the model, the scale of its rates is made up, and
+base_t is then the scale of the types that were observed, so that a first report does not change the ratios of types.
 
 The published level follows the goal: a difference of less than `BAND` changes nothing, so that shares do not flap and
 solvers are not woken, and from one round to the next the level moves by at most `STEP`.
@@ -48,11 +48,14 @@ class MeasuredRates:
         """Whether a level has changed since the last round, or will change with the next one."""
         return bool(self._moving)
 
-    def report(self, group: Group, job: int, factor: FloatArray, confidence: FloatArray, assumed: BoolArray) -> None:
-        """Replace what is known from the job by its factors (t) and confidences (t); `assumed` (t) are table rates."""
+    def report(self, group: Group, job: int, factor: FloatArray, confidence: FloatArray, *, scaled: bool) -> None:
+        """Replace what is known from the job by its factors (t) and confidences (t).
+
+        `scaled` is whether the table's rates have a scale, or only ratios.
+        """
         evidence = self._groups.pop(group, None) or _Evidence(self._types)
         self._groups[group] = evidence  # the last to be reported is the last in order
-        evidence.replace(job, np.log(factor), np.minimum(confidence, _SURE), assumed)
+        evidence.replace(job, np.log(factor), np.minimum(confidence, _SURE), scaled=scaled)
         self._publish(group, evidence)
         if len(self._groups) > MOST_GROUPS:
             self._forget_one()
@@ -91,6 +94,9 @@ class MeasuredRates:
         """t  published factors; None: those of the table."""
         evidence = self._groups.get(group)
         return None if evidence is None or not evidence.level.any() else np.exp(evidence.level)
+
+    def has(self, group: Group) -> bool:
+        return group in self._groups
 
     def confidence(self, group: Group) -> FloatArray:
         """t  how certain the group's factors are; 0 where nothing was ever observed."""
@@ -133,7 +139,6 @@ class MeasuredRates:
 
 
 _ROWS = ("weight", "total", "doubt", "base", "past", "level", "anchor")
-_FLAGS = ("limited", "assumed")
 
 
 @dataclass(slots=True)
@@ -150,26 +155,25 @@ class _Evidence:
     level: FloatArray = field(init=False)  # t  published
     anchor: FloatArray = field(init=False)  # t  level at the last round
     limited: BoolArray = field(init=False)  # t  the last step was not enough to reach the goal
-    assumed: BoolArray = field(init=False)  # t  the table's rate is only assumed
+    scaled: bool = True  # the table's rates have a scale
 
     def __post_init__(self) -> None:
         for name in _ROWS:
             setattr(self, name, np.zeros(self.types))
-        for name in _FLAGS:
-            setattr(self, name, np.zeros(self.types, dtype=np.bool_))
+        self.limited = np.zeros(self.types, dtype=np.bool_)
 
     @property
     def confidence(self) -> FloatArray:
         """t  c_t"""
         return np.asarray(-np.expm1(self.doubt))
 
-    def replace(self, job: int, f: FloatArray, c: FloatArray, assumed: BoolArray) -> None:
+    def replace(self, job: int, f: FloatArray, c: FloatArray, *, scaled: bool) -> None:
         self._remove(job)
         self.jobs[job] = (f, c)
         self.weight += c
         self.total += c * f
         self.doubt += np.log1p(-c)
-        self.assumed = assumed
+        self.scaled = scaled
 
     def end(self, job: int) -> bool:
         """Whether anything was known from the job."""
@@ -177,8 +181,8 @@ class _Evidence:
             return False
         scale = self._scale()
         f, c = self._remove(job)
-        known = (self.past > 0) | ~self.assumed
-        self.base = np.where(c > 0, c * f + (1.0 - c) * np.where(known, self.base, scale), self.base)
+        before = np.where(self.past > 0, self.base, scale)
+        self.base = np.where(c > 0, c * f + (1.0 - c) * before, self.base)
         self.past = 1.0 - (1.0 - self.past) * (1.0 - c)
         return True
 
@@ -195,12 +199,14 @@ class _Evidence:
         """t"""
         c = np.clip(self.confidence, 0.0, 1.0)
         mean = self.total / np.maximum(self.weight, 1e-300)
-        base = np.where((self.past > 0) | ~self.assumed, self.base, self._scale())
+        base = np.where(self.past > 0, self.base, self._scale())
         goal = np.where(c > 1e-12, c * mean + (1.0 - c) * base, base)
-        return np.asarray(np.where(self.assumed, goal, np.clip(goal, -MOST, MOST)))
+        return np.clip(goal, -MOST, MOST) if self.scaled else goal
 
     def _scale(self) -> float:
-        """The mean factor of the types that were observed, now or else by earlier jobs."""
+        """The factor of types that were never observed: 0, or without a scale the mean of those that were."""
+        if self.scaled:
+            return 0.0
         now = float(self.weight.sum())
         if now > 1e-12:
             return float(self.total.sum()) / now
@@ -210,11 +216,9 @@ class _Evidence:
     def publish(self) -> bool:
         """Move the level towards the goal; whether it changed."""
         goal, before = self.goal(), self.level
-        if self.assumed.any():
-            shift = float((goal - self.level)[self.assumed].mean())
-            if abs(shift) > BAND:  # a change of the scale alone does not change the ratios between types
-                self.level = self.level + np.where(self.assumed, shift, 0.0)
-                self.anchor = self.anchor + np.where(self.assumed, shift, 0.0)
+        shift = 0.0 if self.scaled else float((goal - self.level).mean())
+        if abs(shift) > BAND:  # a change of the scale alone does not change the ratios between types
+            self.level, self.anchor = self.level + shift, self.anchor + shift
         moves = (np.abs(goal - self.level) > BAND) | self.limited
         self.level = np.where(moves, np.clip(goal, self.anchor - STEP, self.anchor + STEP), self.level)
         self.limited = moves & (self.level != goal)
@@ -225,20 +229,21 @@ class _Evidence:
         if not new:
             return
         self.types = types
-        for name in (*_ROWS, *_FLAGS):
+        for name in (*_ROWS, "limited"):
             setattr(self, name, np.pad(getattr(self, name), (0, new)))
         self.jobs = {job: (np.pad(f, (0, new)), np.pad(c, (0, new))) for job, (f, c) in self.jobs.items()}
 
     def to_json(self) -> dict[str, Any]:
         return {
             "jobs": [[job, f.tolist(), c.tolist()] for job, (f, c) in self.jobs.items()],
-            **{name: getattr(self, name).tolist() for name in (*_ROWS, *_FLAGS)},
+            "scaled": self.scaled,
+            **{name: getattr(self, name).tolist() for name in (*_ROWS, "limited")},
         }
 
 
 def _evidence_from_json(types: int, row: dict[str, Any]) -> _Evidence:
-    evidence = _Evidence(types)
+    evidence = _Evidence(types, scaled=row["scaled"])
     evidence.jobs = {job: (np.array(f), np.array(c)) for job, f, c in row["jobs"]}
-    for name in (*_ROWS, *_FLAGS):
+    for name in (*_ROWS, "limited"):
         setattr(evidence, name, np.array(row[name], dtype=getattr(evidence, name).dtype))
     return evidence

@@ -101,8 +101,8 @@ def report_measured(state: State, learner: Learns, j: int) -> None:
     """Pass on to the job's group what its reports say about its rates."""
     spec, before = state.specs[j], state.measured.version
     factors = learner.factors(j, spec.model, spec.gpus)
-    assumed = np.array([source is RateSource.ASSUMED for source in state.estimator.sources(spec.model, spec.gpus)])
-    state.measured.report(group_of(state, j), j, factors.factor, factors.confidence, assumed)
+    scaled = state.estimator.knows(spec.model)
+    state.measured.report(group_of(state, j), j, factors.factor, factors.confidence, scaled=scaled)
     if state.measured.version != before:
         _look_again(state)
 
@@ -148,6 +148,16 @@ def measured_rates(state: State, jobs: IntArray) -> FloatArray:
     """j,t  Samples/s at the reference width on the fewest nodes: the table's rates, corrected by what was measured."""
     table, measured = state.best_rate.take(jobs, axis=0), measured_factors(state, jobs)
     return table if measured is None else table * measured[0]
+
+
+def rate_sources(state: State, j: int) -> tuple[RateSource, ...]:
+    """t  where the rates that policies see for this job come from."""
+    spec, group = state.specs[j], group_of(state, j)
+    table = state.estimator.sources(spec.model, spec.gpus)
+    if not state.measured.has(group):
+        return table
+    measured = state.measured.confidence(group) > 0
+    return tuple(RateSource.MEASURED if seen else source for seen, source in zip(measured, table, strict=True))
 
 
 def relative_on_nodes(state: State, jobs: IntArray, time_s: float) -> FloatArray | None:

@@ -17,6 +17,7 @@ from fairlead.numerics.random import stream
 from fairlead.rates.estimator import Estimator, allowed_rates, mixable_types, runs_somewhere
 from fairlead.rates.spot import GangRate, spot_rate
 from fairlead.rates.three_layer import Learns
+from fairlead.sim.declared import with_declared_models
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class World:
     repair_s: float = 3600.0  # mean time to repair
     checkpoint_s: float = 1800.0  # a job saves its state this often; after a failure it resumes from the last save
     length_error: float = 0.0  # declared length = true length x uniform(1 - e, 1 + e)
+    # (tenant, factor): its declared speeds are that many times the true ones on every type but the slowest
+    declared_speeds: tuple[tuple[str, float], ...] = ()
     profiling_s: float = 0.0  # time to measure a new model on one type before it is scheduled; 0: its speeds are known
     report_s: float = 120.0  # where speeds are learnt, running jobs report theirs this often
     sensing_noise: float = 0.0  # relative standard deviation of the speed in a report
@@ -43,6 +46,9 @@ class World:
                 raise InputError(f"{name} {low}..{high}: wanted 0 < low <= high <= 10")
         if not 0 <= self.length_error < 1:
             raise InputError(f"length error {self.length_error}: wanted from 0 to below 1, such as 0.3")
+        for tenant, factor in self.declared_speeds:
+            if not 0.01 <= factor <= 100:
+                raise InputError(f"declared speeds of {tenant} times {factor}: wanted a factor from 0.01 to 100")
         if not 0 <= self.profiling_s <= 86400:
             raise InputError(f"profiling takes {self.profiling_s} s on a type: wanted from 0 to a day")
         if not 0 <= self.sensing_noise <= 1:
@@ -135,14 +141,14 @@ class Truth:
         return not runs_somewhere(rates, mixable & (mixable @ usable >= spec.gpus))
 
     def declared(self) -> list[JobSpec]:
-        """The jobs as their owners describe them, with the error in their lengths."""
-        error = self.world.length_error
+        """The jobs as their owners describe them, with the errors in their lengths and speeds."""
+        jobs, error = with_declared_models(self.jobs, dict(self.world.declared_speeds)), self.world.length_error
         if not error:
-            return list(self.jobs)
-        factors = stream(self.world.seed, "length error").uniform(1 - error, 1 + error, len(self.jobs)).tolist()
+            return jobs
+        factors = stream(self.world.seed, "length error").uniform(1 - error, 1 + error, len(jobs)).tolist()
         return [
             spec if spec.steps is None else replace(spec, steps=spec.steps * factor)
-            for spec, factor in zip(self.jobs, factors, strict=True)
+            for spec, factor in zip(jobs, factors, strict=True)
         ]
 
 

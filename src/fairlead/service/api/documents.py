@@ -159,6 +159,20 @@ class TenantAudit(_Answer):
     wanted_more_h: float
     sharing_incentive: float | None
     gpu_hours: dict[str, float]
+    rates_by_source: dict[str, float]
+
+
+class RateAudit(_Answer):
+    """How the speed of a tenant's model on a GPU type is known: measured, profiled, completed or assumed."""
+
+    model_config = ConfigDict(extra="allow")
+
+    tenant: str
+    model: str
+    type: str
+    source: str
+    factor: float
+    confidence: float
 
 
 class AuditReport(_Answer):
@@ -171,6 +185,7 @@ class AuditReport(_Answer):
     min_sharing_incentive: float | None
     mean_sharing_incentive: float | None
     worst_off: str | None
+    rates: list[RateAudit]
     tenants: dict[str, TenantAudit]
 
 

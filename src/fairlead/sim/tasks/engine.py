@@ -44,6 +44,10 @@ def run_tasks(
         raise InputError(
             f"policy {policy.name} decides single tasks, and that simulator has no failing nodes; leave out --mtbf"
         )
+    if truth.world.declared_speeds:
+        raise InputError(
+            f"policy {policy.name} decides single tasks, and that simulator measures no speeds; leave out --declared-speeds"
+        )
     if truth.world.job_server_factor != (1.0, 1.0):
         raise InputError(
             f"policy {policy.name} decides single tasks, and in that simulator servers are equally fast for all jobs; "

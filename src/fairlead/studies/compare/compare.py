@@ -22,7 +22,7 @@ from fairlead.studies.compare.table import METRICS, rows_of, tenants_of
 from fairlead.studies.compare.workloads import Workload
 from fairlead.studies.policy_lab.plugins import PolicyRef
 from fairlead.studies.runs.process_pool import Outcome
-from fairlead.studies.runs.simulate import Setup, check_weights, doubts, without_impossible
+from fairlead.studies.runs.simulate import Setup, check_tenants, doubts, without_impossible
 from fairlead.studies.runs.store import Store
 from fairlead.traces.formats import Trace
 
@@ -177,7 +177,7 @@ def _compared(ref: PolicyRef, policy: AnyPolicy, setup: Setup) -> ComparedPolicy
 def _setup(request: Request, load: float | None, seed: int) -> tuple[Setup, tuple[str, ...]]:
     world = replace(request.setup.world, seed=seed)
     setup = replace(request.setup, trace=request.workload(load, seed), world=world)
-    check_weights(setup)
+    check_tenants(setup)
     left, skipped = without_impossible(setup, skip=request.skip_impossible)
     if not left.jobs:
         raise InputError(f"{setup.trace.name} has no jobs to run; there is nothing to compare")

@@ -14,12 +14,16 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.decision import Decision
 from fairlead.model.events import Arrived, NodeAdded, Served, TenantSet
 from fairlead.numerics.fairness import normalise
+from fairlead.rates.factors import RateSource
 from fairlead.rounds.journal import Header, JournalReader
+from fairlead.rounds.known_factors import KnownFactor, known_factors
 from fairlead.rounds.records import Record
+from fairlead.rounds.speeds import measured_rates, rate_sources
 from fairlead.rounds.state import State
 from fairlead.studies.journals.folding import consistent, open_state
 
 ALWAYS = 0.99  # of a round
+_SOURCES = list(RateSource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class AuditedTenant:
     wanted_more_h: float  # hours in which it could have used more
     sharing_incentive: float | None  # None if there were none
     gpu_hours: Mapping[str, float]  # by type
+    rates_by_source: Mapping[str, float]  # GPU-hours by the source of the rate by which they are valued
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class RunAudit:
     min_sharing_incentive: float | None
     mean_sharing_incentive: float | None
     worst_off: str | None
+    rates: tuple[KnownFactor, ...]  # that policies see at the end of the run
     tenants: Mapping[str, AuditedTenant]
 
     def to_json(self) -> dict[str, Any]:
@@ -53,6 +59,7 @@ class _Ledger:
     others: FloatArray  # u,v  value to u, per weight, of what v held
     alone: FloatArray  # u  value of u's private slice, per weight
     held: FloatArray  # u,t  GPU-seconds over the whole run
+    source: FloatArray  # u,s  the same by the source of their rates, in the order of `RateSource`
 
 
 def audit_journal(path: Path) -> RunAudit:
@@ -61,7 +68,8 @@ def audit_journal(path: Path) -> RunAudit:
     Tenant u counts while one of its jobs waits after a decision that could have started it, because only then could u use
     more. During that time, what u held per unit of weight is compared with what every other active tenant v held, and
     with its private slice of the cluster, w_u / sum(w). GPUs are valued by the jobs that hold them, in units of the
-    slowest type that they can use; GPUs of others by the mean speedups of u's active jobs. In runs of single tasks, a job
+    slowest type that they can use; GPUs of others by the mean speedups of u's active jobs. Speeds are those that policies
+    saw at the time, measured where jobs have reported. In runs of single tasks, a job
     waits if it is served for less than `ALWAYS` of a round.
     """
     reader = JournalReader(path)
@@ -73,7 +81,9 @@ def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> Ru
     """The same for records from any source; they are read twice."""
     names = _tenants(header, records())
     u, t = len(names), len(header.cluster.types)
-    ledger = _Ledger(np.zeros(u), np.zeros((u, u)), np.zeros((u, u)), np.zeros(u), np.zeros((u, t)))
+    ledger = _Ledger(
+        np.zeros(u), np.zeros((u, u)), np.zeros((u, u)), np.zeros(u), np.zeros((u, t)), np.zeros((u, len(_SOURCES)))
+    )
     state = open_state(header)
     decided_s = -math.inf
     for record in records():
@@ -84,7 +94,7 @@ def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> Ru
             ledger.held = np.pad(ledger.held, ((0, 0), (0, len(state.cluster.types) - ledger.held.shape[1])))
         if isinstance(record, Decision | Served):
             decided_s = record.time_s
-    return _verdict(ledger, names, list(state.cluster.types))
+    return _verdict(ledger, names, list(state.cluster.types), known_factors(state))
 
 
 def _tenants(header: Header, records: Iterable[Record]) -> list[str]:
@@ -101,20 +111,24 @@ def _tenants(header: Header, records: Iterable[Record]) -> list[str]:
 def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> None:
     active, _ = state.schedulable()  # a job without usable hardware could not use more
     tenant = state.tenant[active]  # j
-    W = normalise(state.best_rate[active] / state.width[active, None])  # j,t
+    W = normalise(measured_rates(state, active) / state.width[active, None])  # j,t
     running = state.held_gpus[active] > 0
     served = running | (state.part[active] >= ALWAYS)
     wants = np.unique(tenant[~served & (state.arrival_s[active] <= decided_s)])
     here = np.unique(tenant)
     held, own = np.zeros(ledger.held.shape), np.zeros(len(ledger.own))  # u,t  u
     for place in np.flatnonzero(running).tolist():
+        sources = rate_sources(state, int(active[place]))
         for node, count in state.spots[active[place]]:
             t = state.cluster.node_type[node]
             held[tenant[place], t] += count
             own[tenant[place]] += count * W[place, t]
+            ledger.source[tenant[place], _SOURCES.index(sources[t])] += seconds * count
     for place, j in enumerate(active.tolist() if state.served else ()):
         if j in state.served:
             held[tenant[place]] += state.served[j]
+            for t, source in enumerate(rate_sources(state, j)):
+                ledger.source[tenant[place], _SOURCES.index(source)] += seconds * state.served[j][t]
             own[tenant[place]] += state.served[j] @ W[place]
     ledger.held += seconds * held
     if not wants.size:
@@ -132,7 +146,7 @@ def _add(ledger: _Ledger, state: State, decided_s: float, seconds: float) -> Non
     ledger.alone[wants] += seconds * (mean[wants] @ state.capacity) / weight[here].sum()
 
 
-def _verdict(ledger: _Ledger, names: list[str], types: list[str]) -> RunAudit:
+def _verdict(ledger: _Ledger, names: list[str], types: list[str], rates: tuple[KnownFactor, ...]) -> RunAudit:
     compared = np.flatnonzero(ledger.alone > 0)
     own = ledger.own.diagonal()[compared]
     incentive = own / ledger.alone[compared]
@@ -147,11 +161,17 @@ def _verdict(ledger: _Ledger, names: list[str], types: list[str]) -> RunAudit:
         min_sharing_incentive=float(incentive.min()) if len(compared) else None,
         mean_sharing_incentive=float(incentive.mean()) if len(compared) else None,
         worst_off=names[int(compared[incentive.argmin()])] if len(compared) else None,
+        rates=rates,
         tenants={
             name: AuditedTenant(
                 wanted_more_h=float(ledger.wanted_s[u] / 3600),
                 sharing_incentive=float(ledger.own[u, u] / ledger.alone[u]) if ledger.alone[u] > 0 else None,
                 gpu_hours=dict(zip(types, (ledger.held[u] / 3600).tolist(), strict=True)),
+                rates_by_source={
+                    source.value: hours
+                    for source, hours in zip(_SOURCES, (ledger.source[u] / 3600).tolist(), strict=True)
+                    if hours > 0
+                },
             )
             for u, name in enumerate(names)
         },

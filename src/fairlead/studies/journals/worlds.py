@@ -12,4 +12,5 @@ def world_of(header: Header) -> World | None:
     if world is None:
         return None
     ranges = {name: tuple(world[name]) for name in ("server_factor", "job_server_factor") if name in world}
-    return World(**{**world, **ranges})
+    declared = tuple((tenant, factor) for tenant, factor in world.get("declared_speeds", ()))
+    return World(**{**world, **ranges, "declared_speeds": declared})

@@ -115,6 +115,9 @@ def _world(answer: ComparisonAnswer) -> list[tuple[str, str]]:
         ("measuring a new model", _profiling(world.profiling_s)),
         ("speeds learnt while running", "no" if answer.sensing == "table" else _sensing(answer.sensing, world)),
     ]
+    if world.declared_speeds:
+        named = ", ".join(f"{name} times {factor:g}" for name, factor in world.declared_speeds)
+        rows.append(("declared speeds that are not true", named))
     if answer.tenant_weight:
         rows.append(("weights", ", ".join(f"{name} {weight:g}" for name, weight in answer.tenant_weight.items())))
     return rows

@@ -117,7 +117,8 @@ def _truth(
     hidden = rates is not None or world.hides_speeds
     learnt = estimator.copy() if isinstance(estimator, Learns) and not hidden else None
     jobs = [*_known(state, lengths), *(_with_length(spec, 0.0, lengths) for spec in future)]
-    return Truth(jobs, state.cluster, rates or estimator, world, learnt)
+    # The jobs of a state have the models that their owners declared.
+    return Truth(jobs, state.cluster, rates or estimator, replace(world, declared_speeds=()), learnt)
 
 
 def _known(state: State, lengths: Lengths | None) -> list[JobSpec]:

@@ -25,6 +25,7 @@ from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalWriter, NoJournal
 from fairlead.rounds.loop import Journal, Run, Settings, When
 from fairlead.rounds.state import State
+from fairlead.sim.declared import declared_profile
 from fairlead.sim.loops import Stage, loop_for
 from fairlead.sim.truth import Truth, World
 from fairlead.traces.formats import Trace
@@ -47,8 +48,9 @@ class Setup:
 
     def used_profile(self) -> Profile:
         """The part of the profile that the run may use. The journal contains only this part, so the run must not use more."""
-        known = self.profile if self.believed is None else self.believed
-        return known.restricted_to({job.model for job in self.trace.jobs}, self.clusters()[-1].gpu)
+        known, gpus = self.profile if self.believed is None else self.believed, self.clusters()[-1].gpu
+        used = known.restricted_to({job.model for job in self.trace.jobs}, gpus)
+        return declared_profile(used, self.trace.jobs, dict(self.world.declared_speeds), gpus)
 
     def clusters(self) -> list[Cluster]:
         """The cluster at first and after each change; types are never removed, so the last has all of them."""
@@ -147,13 +149,15 @@ def open_new(path: Path | None) -> AbstractContextManager[IO[str] | None]:
         raise InputError(f"cannot write the journal: {error.strerror}", path=str(path)) from None
 
 
-def check_weights(setup: Setup) -> None:
-    """Refuse a weight for a tenant that has no jobs."""
+def check_tenants(setup: Setup) -> None:
+    """Refuse a weight or declared speeds for a tenant that has no jobs."""
     tenants = dict.fromkeys(job.tenant for job in setup.trace.jobs)
-    for name in setup.tenant_weight:
+    named = [*((name, "a weight is") for name in setup.tenant_weight)]
+    named += [(name, "declared speeds are") for name, _ in setup.world.declared_speeds]
+    for name, what in named:
         if name not in tenants:
             hint = did_you_mean(name, tenants)
-            raise InputError(f'a weight is set for tenant "{name}", which has no jobs; {hint}')
+            raise InputError(f'{what} set for tenant "{name}", which has no jobs; {hint}')
 
 
 def doubts(setup: Setup) -> tuple[str, ...]:

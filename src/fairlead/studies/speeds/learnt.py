@@ -12,6 +12,7 @@ from fairlead.model.errors import InputError, NotFoundError
 from fairlead.model.events import Cancelled, Failed, Finished
 from fairlead.rates.three_layer import ThreeLayer
 from fairlead.rounds.journal import JournalReader
+from fairlead.rounds.known_factors import KnownFactor, known_factors
 from fairlead.rounds.state import State
 from fairlead.studies.journals.folding import consistent, open_state, records_until, state_at
 
@@ -57,6 +58,11 @@ def learnt_of_nodes(path: Path) -> list[LearntNode]:
         for node, name in enumerate(cluster.nodes)
         if cluster.node_gpus[node]  # it has not left
     ]
+
+
+def rates_of_tenants(path: Path) -> tuple[KnownFactor, ...]:
+    """How the rates of tenants' models are known by type, as policies saw them at the end of the run."""
+    return known_factors(state_at(path))
 
 
 def learnt_of_job(path: Path, id_: str) -> LearntJob:
