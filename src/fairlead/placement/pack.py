@@ -95,7 +95,7 @@ def _place(
         if changed[j] and not view.rate_on(j, changed[j]):
             pool.give_back(changed[j])
             changed[j] = NOWHERE
-    for j in sorted(spread, key=lambda j: float(view.restart_s[j])):
+    for j in sorted(_would_pay(view, spread), key=lambda j: float(view.restart_s[j])):
         better = pool.place_on_fewer(int(view.held_type[j]), int(view.held_gpus[j]), len(view.spots[j]))
         if not better:
             continue
@@ -104,6 +104,17 @@ def _place(
         else:
             pool.give_back(better)
     return changed
+
+
+def _would_pay(view: View, spread: list[int]) -> list[int]:
+    """Those of the spread jobs for which a move would pay if it made them as fast as on the fewest nodes."""
+    if not spread:
+        return []
+    jobs = np.array(spread)
+    types = view.held_type[jobs]
+    worth = pays(view.rate[jobs, types], view.ideal_rate[jobs, types], view.restart_s[jobs], view.round_s)
+    chosen: list[int] = jobs[worth | (view.held_gpus[jobs] != view.width[jobs])].tolist()
+    return chosen
 
 
 def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:

@@ -82,12 +82,11 @@ class Pool:
         shelves = self._shelves.get(type_)
         if shelves is None:
             nodes = sorted(self._cluster.nodes_of[type_])
-            shelves = self._shelves[type_] = [
-                [] for _ in range(max((self.free[node] for node in nodes), default=0) + 1)
-            ]
-            for node in nodes:
-                if self.free[node] > 0:
-                    shelves[self.free[node]].append(node)
+            left = [self.free[node] for node in nodes]
+            shelves = self._shelves[type_] = [[] for _ in range(max(left, default=0) + 1)]
+            for node, count in zip(nodes, left, strict=True):
+                if count > 0:
+                    shelves[count].append(node)
         return shelves
 
     @staticmethod
@@ -107,7 +106,10 @@ class Pool:
     def _one_of(self, shelves: list[list[int]], count: int, last: Spot) -> int:
         """A node with this many GPUs left."""
         first, type_of = shelves[count][0], self._cluster.type_of
-        return next((n for n, _ in last if self.free[n] == count and type_of[n] == type_of[first]), first)
+        for node, _ in last:
+            if self.free[node] == count and type_of[node] == type_of[first]:
+                return node
+        return first
 
     def _set(self, node: int, count: int) -> None:
         before, self.free[node] = self.free[node], count

@@ -217,8 +217,9 @@ def alike_at_their_spots(state: State, jobs: IntArray, time_s: float) -> IntArra
 def _spread(state: State, jobs: IntArray) -> tuple[IntArray, IntArray]:
     """The spread jobs among these, and their rows."""
     spread = np.array(sorted(state.spread_rate), dtype=np.int64)
-    spread = spread[np.isin(spread, jobs)]
-    return spread, np.searchsorted(jobs, spread)
+    rows = np.searchsorted(jobs, spread)
+    among = jobs.take(rows, mode="clip") == spread
+    return spread[among], rows[among]
 
 
 def _widened(rows: FloatArray, types: int) -> FloatArray:
