@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead.model.errors import InputError
-from fairlead.service.jobfile import JobFile, job_schema, read_job
+from fairlead.service.jobfile import WARM_MODULES, JobFile, job_schema, read_job
 
 HAS = {"v100": 8, "p100": 4, "h100": 8, "a100": 8}
 
@@ -130,3 +130,29 @@ def test_the_published_schema_is_the_one_that_is_used() -> None:
     published = Path(__file__).parents[2] / "docs" / "job.schema.json"
 
     assert json.loads(published.read_text(encoding="utf-8")) == job_schema()
+
+
+@pytest.mark.parametrize(
+    ("warm", "modules"),
+    [("true", WARM_MODULES), ("false", ()), ("[]", ()), ("[numpy, torch.nn]", ("numpy", "torch.nn"))],
+)
+def test_a_job_may_name_the_modules_of_a_warm_start(warm: str, modules: tuple[str, ...]) -> None:
+    job = read_job(f"name: a\nrun: python train.py\nwarm: {warm}", "job.yaml")
+
+    assert job.command().warm == modules
+    assert JobFile.model_validate_json(job.model_dump_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("run", "warm", "problem"),
+    [
+        ("python train.py", "torch", "wanted true, false, or a list of modules"),
+        ("python train.py", "[../x]", '"../x" is not the name of a module'),
+        ("python train.py", "[1]", '"1" is not the name of a module'),
+        ("torchrun train.py", "true", 'warm needs a plain Python command in run.*first word is "torchrun"'),
+        ("python train.py > log", "[torch]", "because of '>'"),
+    ],
+)
+def test_a_warm_start_that_is_not_possible_is_refused_at_once(run: str, warm: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        read_job(f"name: a\nrun: {run}\nwarm: {warm}", "job.yaml")
