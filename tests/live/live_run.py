@@ -137,6 +137,7 @@ def run_live(plan: Plan, conduct: Conduct) -> Done:
         commands.__getitem__,
         lambda: time.monotonic() - began_s,
         progress_s=0.5,
+        learns_restarts=header.restart_s is None,
     )
     journal = plan.folder / "journal.jsonl"
     settings = Settings(plan.round_s, When.EVENTS, 0.0)
