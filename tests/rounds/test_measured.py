@@ -26,7 +26,7 @@ from fairlead.rounds.state import State
 CLUSTER = parse_short_form("v100:4,k80:4")
 V100, K80 = 0, 1
 NONE = np.array([], dtype=np.int64)
-ALL_KNOWING = find_round_policy("fft")
+ALL_KNOWING = find_round_policy("srtf")
 
 
 def state_with(*jobs: JobSpec, sensing: Sensing = Sensing.THREE_LAYER) -> State:

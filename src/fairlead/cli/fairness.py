@@ -9,6 +9,7 @@ from fairlead.cli.options import Seed
 from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_number
+from fairlead.model.words import counted
 
 MANY_TENANTS = 20  # above this, no search for lies by default: it solves hundreds of divisions per tenant
 
@@ -114,6 +115,10 @@ def _print_audit(title: str, report: dict[str, Any]) -> None:
                 f"wanted more for {tenant['wanted_more_h']:.1f} h; speeds {_sources(tenant['rates_by_source'])}",
             ]
         )
+    for tenant_name, models in report.get("trials", {}).items():
+        for model, cost in models.items():
+            gpus = f"{cost['gpu_s'] / 3600:.2f} GPU-h in {counted(cost['trials'], 'trial')}"
+            rows.append([f"  measuring {model}", gpus, tenant_name])
     for direction, lie in report.get("lies", {}).items():
         rows.append([f"most gained: {direction}", format_number(lie["gain"], 4), lie["tenant"] or ""])
     print_table(title, ["property", "value", "who"], rows, left=1)

@@ -23,6 +23,14 @@ Throughputs = Annotated[
     str | None,
     typer.Option("--throughputs", help="Speeds: a profile file or Gavel's JSON (default: built in).", metavar="FILE"),
 ]
+MeasureNew = Annotated[
+    str | None,
+    typer.Option(
+        "--measure-new",
+        help="Time to measure a new model on each GPU type first (default: as the policy declares; 0 = never).",
+        metavar="DURATION",
+    ),
+]
 Aliases = Annotated[
     list[str] | None,
     typer.Option("--alias", help="Treat this spelling of a GPU name as a known type.", metavar="SPELLING=TYPE"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile, parse_pairs
+from fairlead.cli.options import Aliases, Cluster, MeasureNew, Throughputs, gpu_aliases, open_profile, parse_pairs
 from fairlead.engines.registry import ENGINES
 from fairlead.model.errors import InputError
 from fairlead.model.units import parse_duration
@@ -57,6 +57,7 @@ def serve(
     warm_contexts: Annotated[
         bool, typer.Option("--warm-contexts", help="Let them open CUDA contexts, which take memory of the GPUs.")
     ] = False,
+    measure_new: MeasureNew = None,
     throughputs: Throughputs = None,
     alias: Aliases = None,
     new_token: Annotated[bool, typer.Option("--new-token", help="Create another admin token.")] = False,
@@ -92,6 +93,7 @@ def serve(
                 warm_standbys,
                 warm_memory,
                 warm_contexts,
+                None if measure_new is None else parse_duration(measure_new),
             ),
             restart_s=None if restart_cost is None else parse_duration(restart_cost),
             new_token=new_token,

@@ -107,7 +107,7 @@ def simulate(
         result = study.simulate(setup, Path(journal) if journal else None, lambda state: report(state.ended))
     rules_of_run = [f"{rule.name}: {rule.sentence}" for rule in result.run.assumed]
     notes = [*setup.trace.notes, *study.doubts(setup), *result.run.notes, *rules_of_run]
-    profiled = result.profiling_share if setup.world.profiling_s else None
+    profiled = result.profiling_share if setup.world.profiling_s or result.profiling_gpu_s else None
     _print(setup.policy.name, setup.trace.name, result, output, notes, skipped, profiled)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fairlead.studies.runs.simulate import Result
 
 # Options that replace the origin's settings and world; the others are fixed by the run that led to the origin.
-_SETTINGS = {"round_": "round_s", "decide": "when", "min_run": "min_run_s"}
+_SETTINGS = {"round_": "round_s", "decide": "when", "min_run": "min_run_s", "measure_new": "trial_s"}
 _WORLD = {
     "server_factors": "server_factor",
     "job_server_factors": "job_server_factor",
@@ -37,6 +37,7 @@ _FIXED = {
     "restart_cost": "--restart-cost",
     "tenant_weight": "--tenant-weight",
     "sensing": "--sensing",
+    "all_new": "--all-new",
     "profiling_cost": "--profiling-cost",
     "declared_speeds": "--declared-speeds",
     "task": "--task",

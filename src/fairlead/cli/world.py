@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.options import parse_pairs
+from fairlead.cli.options import MeasureNew, parse_pairs
 from fairlead.model.errors import InputError
 from fairlead.model.units import parse_duration
 from fairlead.model.words import choose
@@ -129,6 +129,11 @@ class WorldOptions:
         float,
         typer.Option("--sensing-noise", help="With --sensing: relative standard deviation of a reported speed."),
     ] = 0.0
+    all_new: Annotated[
+        bool,
+        typer.Option("--all-new", help="With --sensing: no model's speed is known before its jobs have run."),
+    ] = False
+    measure_new: MeasureNew = None
     skip_impossible: Annotated[bool, typer.Option("--skip-impossible", help="Leave out jobs that can never run.")] = (
         False
     )
@@ -156,6 +161,7 @@ class WorldOptions:
             restart_s=None if self.restart_cost is None else parse_duration(self.restart_cost),
             tenant_weight=numbers_of(self.tenant_weight, "--tenant-weight"),
             sensing=Sensing(choose("--sensing", self.sensing, Sensing)),
+            all_new=self.all_new,
             changes=() if self.cluster_changes is None else read_changes(self.cluster_changes, aliases),
         )
 
@@ -170,6 +176,7 @@ class WorldOptions:
             placer=choose("--placer", self.placer, PLACERS),
             task_s=_positive("--task", self.task),
             switching=Switching(choose("--switching", self.switching, Switching)),
+            trial_s=None if self.measure_new is None else parse_duration(self.measure_new),
         )
 
     def world(self, seed: int) -> World:

@@ -14,6 +14,7 @@ from fairlead.engines.situation import Situation
 from fairlead.model import events as ev
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.lifecycle import Phase
+from fairlead.rounds.model_trials import fails_because_of_the_type
 
 MOST_REFUSALS = 3  # in a row; then the job fails
 
@@ -23,6 +24,9 @@ def ended(s: Situation, live: Live, sight: Sight) -> None:
     asked = live.asked_s is not None or sight.asked
     if sight.code == 0:
         finished(s, j, sight.report)
+    elif not asked and is_failure(sight) and fails_because_of_the_type(s.state, j):
+        s.starts.pop(j, None)
+        s.outbox.put(ev.Lost(s.now_s, one(j), value(kept(s.state, live, sight, s.now_s)), unfit=True))
     elif not asked and is_failure(sight) and failures >= live.lease.command.max_retries:
         _forget(s, j)
         attempts = f" after {failures + 1} attempts" if failures else ""

@@ -37,3 +37,4 @@ class Decision:
     holds_until_s: float
     solver: str
     why: Why | None = None  # None = not requested
+    trials: tuple[int, ...] = ()  # jobs of new models that run to be measured, from now on or still

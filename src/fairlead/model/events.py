@@ -98,11 +98,16 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """These jobs died with their node or can no longer be observed; `samples` survive in their checkpoints."""
+    """These jobs died with their node or can no longer be observed; `samples` survive in their checkpoints.
+
+    `unfit`: they ended with an error on a type on which their model was tried, after it ran on another; it does not run
+    there.
+    """
 
     time_s: float
     jobs: IntArray
     samples: FloatArray
+    unfit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class Reason(IntEnum):
     MIN_RUN = 8  # jobs in their minimum run time hold what it needs. a: GPUs that they hold, b: when the first may move
     NODE_DOWN = 9  # too few GPUs of its types are up and usable. a: GPUs of its types in all, b: most up of one type
     NEVER_FITS = 10  # no type of the cluster can run it
+    MEASURING = 11  # its model is new to its tenant. a: GPU types on which it was measured, b: types that are left
 
     @property
     def code(self) -> str:
@@ -72,6 +73,8 @@ def sentence(reason: Reason, wanted: int, free: int, a: float, b: float, since_s
             return f"it asks for {gpus} of one type, and {b:g} are on nodes that are up"
         case Reason.NEVER_FITS:
             return f"no GPU type of this cluster can run it on {gpus}"
+        case Reason.MEASURING:
+            return f"its model is new and is measured first; {counted(round(b), 'GPU type')} of {a + b:g} are left"
         case Reason.UNDECIDED:
             return None
 

@@ -15,6 +15,7 @@ from fairlead.model.allocation import Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.quotas import Quotas
+from fairlead.model.trial_jobs import TrialJob, WaitsForTrials
 
 # rate_at(position in the view, type, GPUs, nodes) -> samples per second if the job ran like that
 RateAt = Callable[[int, int, int, int], float]
@@ -53,6 +54,10 @@ class View:
     last_spot: Callable[[int], Spot]  # where a job (position in the view) is or last was; valid until the round is over
     gather: Callable[[str], Any]  # name of a column -> its values; valid until the round is over
     quotas: Quotas | None = None  # None = no tenant has a limit
+    trial_jobs: tuple[
+        TrialJob, ...
+    ] = ()  # jobs of new models to be measured, in order of arrival; policies ignore them
+    waiting_for_trials: tuple[WaitsForTrials, ...] = ()  # they are not among the rows
     pinned: BoolArray | None = None  # j  jobs that keep what they hold, for policies that grant or place; None = no job
 
     tenant = Column[IntArray]()  # j

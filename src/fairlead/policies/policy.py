@@ -63,6 +63,7 @@ class RoundPolicy(Generic[M]):
     allocate: Allocate[M]
     knows: frozenset[Knows] = frozenset()
     promises: frozenset[Promise] = frozenset()  # of level shares only
+    trial_s: float = 0.0  # on each GPU type, to measure a new model before its jobs are seen; 0: they are seen at once
 
     def __post_init__(self) -> None:
         if self.level == Level.TASKS:

@@ -377,8 +377,12 @@ def build_estimator(
     sensing: Sensing = Sensing.TABLE,
     *,
     unmeasured: bool = False,
+    all_new: bool = False,
 ) -> Estimator:
-    """The estimator for a sensing mode. `unmeasured` accepts models that are not in the profile, for live clusters."""
+    """The estimator for a sensing mode. `unmeasured` accepts models that are not in the profile, for live clusters.
+
+    With `all_new` the speeds in the profile are not known to the scheduler.
+    """
     known = TableEstimator(profile, cluster, restart_s=restart_s)
-    table = WithUnmeasured(known) if unmeasured else known
+    table = WithUnmeasured(known, all_new=all_new) if unmeasured or all_new else known
     return table if sensing is Sensing.TABLE else ThreeLayer(table, cluster, sensing)

@@ -12,6 +12,7 @@ from fairlead.model.quotas import Quotas
 from fairlead.rates.three_layer import Learns
 from fairlead.rounds.labels import Labels
 from fairlead.rounds.measured import MeasuredRates
+from fairlead.rounds.model_trials import ModelTrials
 from fairlead.rounds.nodes import Nodes
 from fairlead.rounds.queue import Queue
 from fairlead.rounds.state import State
@@ -46,7 +47,7 @@ def _own(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         arrays = _has_arrays(list(value.values()))
         return {key: _own(name, item) for key, item in value.items()} if arrays else dict(value)
-    if isinstance(value, MeasuredRates):
+    if isinstance(value, MeasuredRates | ModelTrials):
         return value.copy()
     if isinstance(value, Nodes | Labels | Queue):
         whole = object.__new__(type(value))

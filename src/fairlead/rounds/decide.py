@@ -21,6 +21,7 @@ from fairlead.placement.rounding import NOTHING_OWED, Deficits, charge, round_sh
 from fairlead.policies.policy import Policy
 from fairlead.rounds.draft import Draft
 from fairlead.rounds.reasons import gain, outcomes, successors
+from fairlead.rounds.trying import pin_trials, try_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def decide(
     *,
     explain: bool = True,
 ) -> tuple[Decision, Memory]:
-    """The decision and the new memory: five steps over one draft, then the checked difference to what is held.
+    """The decision and the new memory: six steps over one draft, then the checked difference to what is held.
 
     Within a round (`Cause.EVENT`) every running job is pinned, so only free GPUs are assigned, and the deficits do not
     change: they are counted per round.
@@ -67,6 +68,8 @@ def decide(
     _make_whole(draft, memory.owed)  # 3  whole gangs; moves that do not pay are dropped; gaps are filled
     _place(draft, rules.placer)  # 4  nodes
     _limit(draft)  # 5  quotas
+    if view.trial_jobs:
+        try_out(draft, policy.trial_s)  # 6  jobs of new models run where they are to be measured
     if cause is Cause.EVENT:
         draft.owed, draft.holds_until_s = memory.owed, view.now_s
     else:  # what a pin prevented may happen once it expires
@@ -81,6 +84,8 @@ def _pin(draft: Draft, min_run_s: float) -> None:
     """
     view, cause = draft.view, draft.cause
     draft.pinned = np.zeros(view.jobs, dtype=np.bool_)
+    if view.trial_jobs:
+        pin_trials(draft)
     if cause is Cause.ROUND and not min_run_s and not np.count_nonzero(view.restart_s):
         return
     running = view.held_gpus.nonzero()[0]
@@ -89,7 +94,7 @@ def _pin(draft: Draft, min_run_s: float) -> None:
         stays = view.now_s < until_s
         running, until_s = running[stays], until_s[stays]
     draft.pinned[running] = True
-    draft.pins_until_s = float(until_s.min(initial=math.inf))
+    draft.pins_until_s = min(draft.pins_until_s, float(until_s.min(initial=math.inf)))
 
 
 def _ask(draft: Draft, policy: Policy, memory: Memory) -> None:
@@ -144,16 +149,18 @@ def _decision(draft: Draft, *, explain: bool) -> Decision:
     held = {j: view.spots.get(j, NOWHERE) for j in sorted(changed)}
     stop = {j: spot for j, spot in held.items() if spot and changed[j] != spot}
     start = {j: changed[j] for j, spot in held.items() if changed[j] and changed[j] != spot}
-    _check(view, stop, start)
+    _check(view, stop, start, draft.trial_starts)
+    starts = dict(zip(_positions(view, start).tolist(), start.values(), strict=True)) | draft.trial_starts
     return Decision(
         time_s=view.now_s,
         cause=draft.cause,
         stop=_positions(view, stop),
-        start=_positions(view, start),
-        spots=tuple(start.values()),
+        start=np.array(sorted(starts), dtype=np.int64),
+        spots=tuple(starts[j] for j in sorted(starts)),
         holds_until_s=draft.holds_until_s,
         solver=draft.allocation.answer.solver,
-        why=Why(outcomes(draft), successors(view, stop, start), gain(view, stop, start)) if explain else None,
+        why=Why(outcomes(draft), successors(draft, stop, start), gain(view, stop, start)) if explain else None,
+        trials=tuple(sorted(draft.on_trial)),
     )
 
 
@@ -181,14 +188,19 @@ def _positions(view: View, jobs: dict[int, Spot]) -> IntArray:
     return view.job[list(jobs)] if jobs else NO_JOBS
 
 
-def _check(view: View, stop: dict[int, Spot], start: dict[int, Spot]) -> None:
-    if not start:
+def _check(view: View, stop: dict[int, Spot], start: dict[int, Spot], trials: dict[int, Spot]) -> None:
+    if not start and not trials:
         return
     free: list[int] = view.node_free.tolist()  # n
     up: list[bool] = view.node_up.tolist()  # n
     for spot in stop.values():
         for node, count in spot:
             free[node] += count
+    for spot in trials.values():
+        for node, count in spot:
+            free[node] -= count
+            if not up[node] or free[node] < 0:
+                raise BrokenInvariantError(f"a trial takes {counted(count, 'GPU')} of node {node}, which are not free")
     for (j, spot), width_set in zip(start.items(), view.width_set[list(start)].tolist(), strict=True):
         gpus = 0
         for node, count in spot:

@@ -34,3 +34,7 @@ class Draft:
     # 4 place, 5 limit
     changed: dict[int, Spot] = field(default_factory=dict)  # row -> new spot, for jobs that change
     denied: frozenset[int] = frozenset()  # rows that were placed and then denied by quotas
+    # 6 try out
+    trial_starts: dict[int, Spot] = field(default_factory=dict)  # jobs outside the view, by permanent position
+    displaced: frozenset[int] = frozenset()  # rows that made room for them
+    on_trial: tuple[int, ...] = ()  # jobs on trial after the decision, by permanent position

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
 from fairlead.policies.policy import Knows, Policy
 from fairlead.rates.spot import spot_rate
+from fairlead.rounds.model_trials import jobs_that_wait_for_trials, jobs_to_try, without_reason
 from fairlead.rounds.speeds import (
     alike_at_their_spots,
     gang_rate,
@@ -29,6 +31,10 @@ _LENGTHS = frozenset({"total", "done"})
 def look(state: State, policy: Policy, round_s: float) -> View:
     """A view of the state for the policy. Columns are gathered when they are read, before the next fold."""
     (active, fixed), now_s, moment = state.schedulable(), state.now_s, state.moment
+    trials = jobs_to_try(state, policy.trial_s) if policy.trial_s and state.trials.new else []
+    waiting = jobs_that_wait_for_trials(state) if policy.trial_s and state.trials.new else []
+    if waiting:
+        active, fixed = active[~np.isin(active, waiting)], {}
     hidden = frozenset() if Knows.LENGTHS in policy.knows else _LENGTHS
 
     def gather(name: str) -> Any:
@@ -70,7 +76,14 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         last_spot=lambda j: state.last_spots[active[j]],
         gather=gather,
         quotas=state.quotas,
+        waiting_for_trials=without_reason(state, waiting),
+        trial_jobs=tuple(replace(trial, row=_row(state, active, trial.job)) for trial in trials),
     )
+
+
+def _row(state: State, active: IntArray, j: int) -> int | None:
+    """The row of a job that holds GPUs."""
+    return int(np.searchsorted(active, j)) if state.held_gpus[j] else None
 
 
 # Columns that never change for a job, or only when the state drops them because a job was spread or gathered, or because

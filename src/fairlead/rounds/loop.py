@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -68,10 +68,20 @@ class Settings:
     task_s: float = 60.0
     task_switch: float = 0.03
     switching: Switching = Switching.RESTART
+    trial_s: float | None = None  # time to measure a new model on a type, for any policy; None: as the policy declares
 
     @property
     def rules(self) -> Rules:
         return Rules(self.min_run_s, PLACERS[choose("placer", self.placer, PLACERS)])
+
+    def applied_to(self, policy: Policy) -> Policy:
+        """The policy, which tries new models for as long as these settings demand."""
+        return policy if self.trial_s is None else replace(policy, trial_s=self.trial_s)
+
+
+def settings_to_json(settings: Settings) -> dict[str, Any]:
+    """For a journal's header. What is left to the policy is omitted."""
+    return {name: value for name, value in asdict(settings).items() if value is not None}
 
 
 def settings_from_json(record: Mapping[str, Any]) -> Settings:
@@ -123,7 +133,7 @@ def run(
 
     With `carried` the run continues where an earlier one ended; otherwise memory and deficits start empty.
     """
-    result = Run()
+    result, policy = Run(), settings.applied_to(policy)
     begin = carried or Carried.fresh(state)
     memory, due_s, last_s = begin.memory, begin.due_s, begin.last_s
     while True:

@@ -65,6 +65,11 @@ class MeasuredRates:
         if group in self._groups and self._groups[group].end(job):
             self._publish(group, self._groups[group])
 
+    def trust(self, group: Group) -> None:
+        """Publish what is known about the group at once: it was measured on purpose."""
+        if group in self._groups and self._groups[group].settle():
+            self.version += 1
+
     def next_round(self) -> None:
         """A round was decided; until the next one, levels may move by another step."""
         moving, self._moving = self._moving, {}
@@ -222,6 +227,12 @@ class _Evidence:
         moves = (np.abs(goal - self.level) > BAND) | self.limited
         self.level = np.where(moves, np.clip(goal, self.anchor - STEP, self.anchor + STEP), self.level)
         self.limited = moves & (self.level != goal)
+        return not np.array_equal(self.level, before)
+
+    def settle(self) -> bool:
+        """Move the level to the goal; whether it changed."""
+        before, self.level = self.level, self.goal()
+        self.anchor, self.limited = self.level.copy(), np.zeros(self.types, dtype=np.bool_)
         return not np.array_equal(self.level, before)
 
     def widen(self, types: int) -> None:

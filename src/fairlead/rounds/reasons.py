@@ -11,12 +11,37 @@ from fairlead.model.allocation import NOWHERE, Placement, Shares, Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.decision import Cause
 from fairlead.model.outcomes import NO_OUTCOMES, Outcomes, Reason
+from fairlead.model.trial_jobs import WaitsForTrials
 from fairlead.model.view import View
 from fairlead.placement.pool import free_after
 from fairlead.rounds.draft import Draft
 
 
 def outcomes(draft: Draft) -> Outcomes:
+    """Why jobs wait, for jobs whose reason has changed: those that the policy sees, and those of new models."""
+    seen = _seen(draft)
+    waits = [job for job in draft.view.waiting_for_trials if job.job not in draft.trial_starts]
+    return _with_new_models(seen, waits) if waits else seen
+
+
+def _with_new_models(seen: Outcomes, waits: list[WaitsForTrials]) -> Outcomes:
+    """The outcomes with those of jobs that wait until their model was measured; policies have no terms for them."""
+    none = np.zeros(len(waits), dtype=np.int64)
+    columns = {
+        "job": [job.job for job in waits],
+        "reason": [Reason.MEASURING] * len(waits),
+        "wanted": [job.gpus for job in waits],
+        "free": none,
+        "a": [job.tried for job in waits],
+        "b": [job.left for job in waits],
+    }
+    joined = {name: np.append(getattr(seen, name), np.array(values)) for name, values in columns.items()}
+    order = np.argsort(joined["job"], kind="stable")
+    terms = None if seen.terms is None else np.vstack((seen.terms, np.zeros((len(waits), len(seen.labels)))))[order]
+    return Outcomes(**{name: values[order] for name, values in joined.items()}, labels=seen.labels, terms=terms)
+
+
+def _seen(draft: Draft) -> Outcomes:
     """Jobs without GPUs whose reason has changed. The last rule that applies determines the reason:
 
     Share, Order     the policy's choice: Share at the level of shares, else Order
@@ -42,7 +67,7 @@ def outcomes(draft: Draft) -> Outcomes:
     return _with_numbers(draft, after.only(changed), reason[changed])
 
 
-def successors(view: View, stop: dict[int, Spot], start: dict[int, Spot]) -> dict[int, tuple[int, ...]]:
+def successors(draft: Draft, stop: dict[int, Spot], start: dict[int, Spot]) -> dict[int, tuple[int, ...]]:
     """Job that stops and does not start elsewhere -> jobs that start on its nodes; by permanent position."""
     pre_empted = [j for j in stop if j not in start]
     if not pre_empted:
@@ -51,8 +76,12 @@ def successors(view: View, stop: dict[int, Spot], start: dict[int, Spot]) -> dic
     for k, spot in start.items():
         for node, _ in spot:
             on_node.setdefault(node, []).append(k)
-    taken_by = {j: sorted({k for node, _ in stop[j] for k in on_node.get(node, ())}) for j in pre_empted}
-    return {int(view.job[j]): tuple(view.job[rows].tolist()) for j, rows in taken_by.items()}
+    job = draft.view.job
+    by_node = {node: set(job[rows].tolist()) for node, rows in on_node.items()}
+    for trial, spot in draft.trial_starts.items():
+        for node, _ in spot:
+            by_node.setdefault(node, set()).add(trial)
+    return {int(job[j]): tuple(sorted({k for node, _ in stop[j] for k in by_node.get(node, ())})) for j in pre_empted}
 
 
 def gain(view: View, stop: dict[int, Spot], start: dict[int, Spot]) -> float:
@@ -92,7 +121,8 @@ class _After:
         if self.mixes.any():
             self.runs[self.mixes] = view.mixable[rows[self.mixes]]
         before = (view.spots.get(j, NOWHERE) for j in draft.changed)
-        self.node_free = free_after(view.node_free, taken=draft.changed.values(), given_back=before)  # n
+        taken = (*draft.changed.values(), *draft.trial_starts.values())
+        self.node_free = free_after(view.node_free, taken=taken, given_back=before)  # n
         self.free = np.bincount(view.cluster.node_type, self.node_free, len(view.capacity)).astype(np.int64)  # t
         self.most_free = self.best(self.free)  # r
         self.fits: BoolArray = self.most_free >= self.width  # r
@@ -129,6 +159,8 @@ def _reasons(draft: Draft, after: _After) -> IntArray:
     elif np.count_nonzero(draft.pinned):
         too_few = after.best(view.capacity - _pinned_gpus(draft)) < after.width
         reason[~after.fits & (too_few | _granted(draft)[after.rows])] = Reason.MIN_RUN
+    if draft.displaced:
+        reason[np.isin(after.rows, list(draft.displaced))] = policys_choice
     if np.count_nonzero(after.fits):
         reason[after.fits & _fragmented(draft, after)] = Reason.FRAGMENTED
         if view.quotas is not None:
@@ -232,7 +264,7 @@ def _share(draft: Draft, after: _After) -> _Numbers:
 
 
 def _order(draft: Draft, after: _After) -> _Numbers:
-    return float(np.count_nonzero(after.gpus)), after.total(draft.view.capacity - after.free)
+    return float(np.count_nonzero(after.gpus) + len(draft.trial_starts)), after.total(draft.view.capacity - after.free)
 
 
 def _window(draft: Draft, after: _After) -> _Numbers:

@@ -80,7 +80,7 @@ class Records:
         row: dict[str, Any] = {"event": _NAMES[type(record)]}
         for field in fields(record):
             value = getattr(record, field.name)
-            if field.name == "measured" and value:
+            if (field.name == "measured" and value) or (field.name == "unfit" and not value):
                 continue  # the usual case is omitted
             if field.name == "jobs":
                 value = self._names(value)
@@ -127,6 +127,7 @@ class Records:
             "start": {job: {self._nodes[node]: count for node, count in spot} for job, spot in starts},
             "holds_until_s": None if math.isinf(decision.holds_until_s) else decision.holds_until_s,
             "solver": decision.solver,
+            **({"trials": [self._ids[j] for j in decision.trials]} if decision.trials else {}),
             **({} if decision.why is None else self._why_to_json(decision.why)),
         }
 
@@ -180,6 +181,7 @@ class Records:
             holds_until_s=math.inf if until is None else until,
             solver=row["solver"],
             why=self._why_from_json(row),
+            trials=tuple(self._position[id_] for id_ in row.get("trials", ())),
         )
 
     def _meet(self, spec: JobSpec) -> None:

@@ -26,11 +26,12 @@ def replay(
     Where the policy was set, as after a restart of the service, memory is empty again; with `follow` that policy
     decides from there on.
     """
-    memory = Memory()
+    memory, policy = Memory(), settings.applied_to(policy)
     for record in records:
         if isinstance(record, PolicySet):
             memory = Memory()
-            policy = find_round_policy(record.policy).with_parameters(record.parameters) if follow else policy
+            if follow:
+                policy = settings.applied_to(find_round_policy(record.policy).with_parameters(record.parameters))
         if isinstance(record, Decision):
             state.pass_time(record.time_s)
             view = look(state, policy, settings.round_s)
@@ -44,7 +45,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
 
     Only decisions are recorded, so the memory is rebuilt by repeating all of them.
     """
-    carried = Carried.fresh(state)
+    carried, policy = Carried.fresh(state), settings.applied_to(policy)
     for record in records:
         if isinstance(record, Decision):
             state.pass_time(record.time_s)
@@ -54,7 +55,7 @@ def carry(records: Iterable[Record], state: State, policy: Policy, settings: Set
         rates = state.measured.version
         state.fold(record)
         if isinstance(record, PolicySet):
-            policy = find_round_policy(record.policy).with_parameters(record.parameters)
+            policy = settings.applied_to(find_round_policy(record.policy).with_parameters(record.parameters))
             carried = Carried.fresh(state)
         elif isinstance(record, Decision):
             if record.cause is Cause.ROUND:
@@ -73,6 +74,7 @@ def same(one: Decision, other: Decision) -> bool:
         and np.array_equal(one.start, other.start)
         and one.spots == other.spots
         and one.holds_until_s == other.holds_until_s
+        and one.trials == other.trials
     )
 
 

@@ -85,6 +85,7 @@ def dump(state: State) -> bytes:
         "restart_costs": [[model, warm, *costs] for (model, warm), costs in state.restart_costs.items()],
         "learnt": None if state.learner is None else state.learner.learnt(),
         "measured": None if state.learner is None else state.measured.to_json(),
+        "trials": None if state.learner is None else state.trials.to_json(),
     }
     columns = {name: getattr(state, name)[: state.jobs] for name in COLUMNS}
     arrays = {name: getattr(state, name) for name in _ARRAYS}
@@ -151,6 +152,8 @@ def _rebuild(facts: dict[str, Any], arrays: dict[str, Any], cluster: Cluster, es
         state.measured.widen(len(now.types))
         if facts.get("measured"):
             state.measured.restore(facts["measured"])
+        if facts.get("trials"):
+            state.trials.restore(facts["trials"])
     return state
 
 

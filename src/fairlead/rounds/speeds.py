@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 def draw_up_rates(state: State, j: int) -> None:
     """Compute the rates of the job on the current cluster."""
     state.best_rate[j] = _types_of(state, state.specs[j]).rates
+    if state.trials.unfit:
+        state.best_rate[j, list(state.trials.unfit.get(group_of(state, j), ()))] = 0.0
     label_rates(state, j)
 
 
@@ -120,6 +122,14 @@ def next_round_measured(state: State) -> None:
     """A round was decided: measured rates may move another step until the next one."""
     if state.measured.moves:
         state.measured.next_round()
+        _look_again(state)
+
+
+def trust_measured(state: State, group: Group) -> None:
+    """A model was measured on purpose: its rates take effect at once."""
+    before = state.measured.version
+    state.measured.trust(group)
+    if state.measured.version != before:
         _look_again(state)
 
 

@@ -27,6 +27,7 @@ from fairlead.rounds.columns import COLUMNS
 from fairlead.rounds.holding import occupy, release
 from fairlead.rounds.labels import Labels
 from fairlead.rounds.measured import MeasuredRates
+from fairlead.rounds.model_trials import ModelTrials, fold_trials, leave_trials, note_arrival, note_started, note_unfit
 from fairlead.rounds.nodes import NodeEvent, Nodes
 from fairlead.rounds.queue import Queue
 from fairlead.rounds.restarting import RestartCosts, expected_restart_s, note_restarts
@@ -107,6 +108,7 @@ class State:
         self.quotas: Quotas | None = None
         self.best_rate = np.zeros((0, len(cluster.types)))  # j,t  the table's samples/s at the reference width
         self.measured = MeasuredRates(len(cluster.types))
+        self.trials = ModelTrials()
         for name, (dtype, _) in COLUMNS.items():
             setattr(self, name, np.zeros(0, dtype=dtype))
 
@@ -254,6 +256,7 @@ class State:
             self.total[j] = spec.steps * self.estimator.samples_per_step(spec.model, spec.gpus)
         self.restart_s[j] = expected_restart_s(self, spec.model)
         draw_up_rates(self, j)
+        note_arrival(self, j)
         self.crowd_in[j] = self.crowd_s
         self.first_arrival_s = min(self.first_arrival_s, event.time_s)
         self.active += 1
@@ -264,6 +267,8 @@ class State:
             note_outcomes(self, event.why.outcomes, event.time_s)
         if event.cause is Cause.ROUND:
             next_round_measured(self)
+        if event.trials or self.trials.on:
+            fold_trials(self, event)
         if not event.stop.size and not event.start.size:
             return
         stop, start = set(event.stop.tolist()), set(event.start.tolist())
@@ -277,6 +282,8 @@ class State:
         self.at_s[event.jobs] = event.time_s
         self.rate[event.jobs] = event.rate
         self.resume_s[event.jobs] = event.resume_s
+        if self.trials.on:
+            note_started(self, event.jobs)
         if event.measured:
             self._learn(event.jobs, event.rate)
         fresh = event.jobs[np.isnan(self.first_start_s[event.jobs])]
@@ -301,17 +308,22 @@ class State:
     def _lost(self, event: ev.Lost) -> None:
         self.step(event.jobs, Step.LOST)
         self.report(event.jobs, event.samples, 0.0, event.time_s)
+        if event.unfit:
+            note_unfit(self, event.jobs)
+        leave_trials(self, event.jobs, over=False)
         release(self, event.jobs, event.time_s)
         note_never_fits(self, event.jobs)
 
     def _refused(self, event: ev.Refused) -> None:
         self.step(event.jobs, Step.REFUSED)
+        leave_trials(self, event.jobs, over=False)
         release(self, event.jobs, event.time_s)
         note_never_fits(self, event.jobs)
 
     def _finished(self, event: ev.Finished) -> None:
         self.step(event.jobs, Step.FINISHED)
         leave_served(self, event.jobs, event.time_s)
+        leave_trials(self, event.jobs, over=True, tried=True)
         self.report(event.jobs, event.samples, 0.0, event.time_s)
         self._end(event.jobs, event.time_s)
 
@@ -325,11 +337,13 @@ class State:
         self.end_s[event.jobs[held]] = event.time_s  # it had left the queue when it was held
         self.run_nowhere.difference_update(event.jobs[held].tolist())
         end_measured(self, event.jobs[held])
+        leave_trials(self, event.jobs[held], over=True)
         self._end(event.jobs[~held], event.time_s)
 
     def _held(self, event: ev.Held) -> None:
         self.step(event.jobs, Step.HOLD)
         self.report(event.jobs, event.samples, 0.0, event.time_s)
+        leave_trials(self, event.jobs, over=False)
         release(self, event.jobs, event.time_s)
         self._leave_queue(event.jobs)
         set_reason(self, event.jobs, Reason.HELD, event.time_s)
@@ -380,6 +394,7 @@ class State:
         self.rate[jobs] = 0.0
         self.end_s[jobs] = time_s
         self.run_nowhere.difference_update(jobs.tolist())
+        leave_trials(self, jobs, over=True)
         end_measured(self, jobs)
         self._leave_queue(jobs)
 

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from contextlib import ExitStack, closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from fairlead.model.words import choose
 from fairlead.policies import find_round_policy
 from fairlead.rates.profile import Profile
 from fairlead.rounds.journal import Header, header_to_json
+from fairlead.rounds.loop import settings_to_json
 from fairlead.service.api.limits import Limits
 from fairlead.service.client import CREDENTIALS, Client, credentials_path, save_credentials
 from fairlead.service.live_policies import tried
@@ -194,7 +195,7 @@ def _header(options: ServiceOptions) -> Header:
         restart_s=options.restart_s,
         policy=policy.name,
         parameters={},
-        settings=asdict(options.plan.settings),
+        settings=settings_to_json(options.plan.settings),
         tenant_weight={},
         more={"version": __version__, "sensing": options.sensing, "unmeasured": True, "engine": options.plan.engine},
     )

@@ -51,6 +51,8 @@ class SchedulerOptions:
     warm_memory_gib: float = 4.0  # resident size of all of them together
     warm_contexts: bool = False  # whether they open CUDA contexts
 
+    trial_s: float | None = None  # to measure a new model on a GPU type; None: as the policy declares
+
     @property
     def runner(self) -> RunnerOptions:
         return RunnerOptions(
@@ -59,7 +61,7 @@ class SchedulerOptions:
 
     @property
     def settings(self) -> Settings:
-        return Settings(self.round_s, When.EVENTS, self.min_run_s)
+        return Settings(self.round_s, When.EVENTS, self.min_run_s, trial_s=self.trial_s)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fairlead.numerics.fairness import normalise
 from fairlead.rates.factors import RateSource
 from fairlead.rounds.journal import Header, JournalReader
 from fairlead.rounds.known_factors import KnownFactor, known_factors
+from fairlead.rounds.model_trials import TrialCost, trial_costs
 from fairlead.rounds.records import Record
 from fairlead.rounds.speeds import measured_rates, rate_sources
 from fairlead.rounds.state import State
@@ -45,6 +46,8 @@ class RunAudit:
     worst_off: str | None
     rates: tuple[KnownFactor, ...]  # that policies see at the end of the run
     tenants: Mapping[str, AuditedTenant]
+    # By tenant and model: what it cost to measure new models.
+    trials: Mapping[str, Mapping[str, TrialCost]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -94,7 +97,8 @@ def audit_records(header: Header, records: Callable[[], Iterable[Record]]) -> Ru
             ledger.held = np.pad(ledger.held, ((0, 0), (0, len(state.cluster.types) - ledger.held.shape[1])))
         if isinstance(record, Decision | Served):
             decided_s = record.time_s
-    return _verdict(ledger, names, list(state.cluster.types), known_factors(state))
+    verdict = _verdict(ledger, names, list(state.cluster.types), known_factors(state))
+    return replace(verdict, trials=trial_costs(state))
 
 
 def _tenants(header: Header, records: Iterable[Record]) -> list[str]:

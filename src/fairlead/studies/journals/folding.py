@@ -23,7 +23,12 @@ def open_state(header: Header) -> State:
     """The state in which the run began, usually empty, with the speeds that the run knew."""
     sensing = Sensing(header.more.get("sensing", Sensing.TABLE))
     estimator = build_estimator(
-        header.profile, header.cluster, header.restart_s, sensing, unmeasured=bool(header.more.get("unmeasured"))
+        header.profile,
+        header.cluster,
+        header.restart_s,
+        sensing,
+        unmeasured=bool(header.more.get("unmeasured")),
+        all_new=bool(header.more.get("all_new")),
     )
     if "begins" in header.more:
         return beginning_from_json(header.more["begins"], header.cluster, estimator)

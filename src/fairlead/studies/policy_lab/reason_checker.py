@@ -86,6 +86,9 @@ def check_reason(
     if code == "NeverFits":
         need(not types, f"{job} never fits, and types {types} could run it")
         return
+    if code == "Measuring":
+        need(a >= 0 and b > 0, f"{job} waits until its model was measured on {b} more GPU types")
+        return
     together = counts(spec, types, nodes.in_all(types))
     most_free = together(nodes.free(types))
     need(free == most_free, f"{job} has a reason with {free} free GPUs, but there are {most_free}")

@@ -17,7 +17,7 @@ from fairlead.rates.three_layer import Learns
 from fairlead.rounds.beginning import beginning_to_json
 from fairlead.rounds.copying import copied
 from fairlead.rounds.journal import Header, NoJournal
-from fairlead.rounds.loop import Carried, Journal, Settings, next_boundary, run
+from fairlead.rounds.loop import Carried, Journal, Settings, next_boundary, run, settings_to_json
 from fairlead.rounds.state import State
 from fairlead.sim.rounds.engine import SimEngine
 from fairlead.sim.rounds.until import Until
@@ -85,7 +85,7 @@ def header_from(header: Header, state: State, policy: Policy, settings: Settings
         cluster=state.cluster,  # at the time of the state
         policy=policy.name,
         parameters=policy.parameters,
-        settings=asdict(settings),
+        settings=settings_to_json(settings),
         more=more,
     )
 

@@ -23,7 +23,7 @@ from fairlead.rates.estimator import Estimator, TableEstimator, allowed_rates, a
 from fairlead.rates.profile import Profile
 from fairlead.rates.three_layer import Sensing, build_estimator
 from fairlead.rounds.journal import Header, JournalWriter, NoJournal
-from fairlead.rounds.loop import Journal, Run, Settings, When
+from fairlead.rounds.loop import Journal, Run, Settings, When, settings_to_json
 from fairlead.rounds.state import State
 from fairlead.sim.declared import declared_profile
 from fairlead.sim.loops import Stage, loop_for
@@ -44,6 +44,7 @@ class Setup:
     tenant_weight: Mapping[str, float] = field(default_factory=dict)
     believed: Profile | None = None  # the speeds that the scheduler assumes, if they are not the true ones
     sensing: Sensing = Sensing.TABLE  # what the scheduler learns about speeds while jobs run
+    all_new: bool = False  # no speed of any model is known before its jobs have run
     changes: tuple[Change, ...] = ()  # nodes that join or leave, or lend GPUs to others
 
     def used_profile(self) -> Profile:
@@ -57,7 +58,7 @@ class Setup:
         return clusters_over_time(self.cluster, self.changes)
 
     def estimator(self) -> Estimator:
-        return build_estimator(self.used_profile(), self.cluster, self.restart_s, self.sensing)
+        return build_estimator(self.used_profile(), self.cluster, self.restart_s, self.sensing, all_new=self.all_new)
 
     def truth(self) -> Truth:
         rates = TableEstimator(self.profile, self.cluster, restart_s=self.restart_s)
@@ -70,12 +71,13 @@ class Setup:
             restart_s=self.restart_s,
             policy=self.policy.name,
             parameters=self.policy.parameters,
-            settings=asdict(self.settings),
+            settings=settings_to_json(self.settings),
             tenant_weight=dict(self.tenant_weight),
             more={
                 "version": __version__,
                 "level": self.policy.level,
                 **({} if self.sensing is Sensing.TABLE else {"sensing": self.sensing}),
+                **({"all_new": True} if self.all_new else {}),
                 "world": asdict(self.world),
                 "trace": {"name": self.trace.name, "format": self.trace.format, "sha256": self.trace.sha256},
             },
@@ -108,6 +110,10 @@ def simulate(
     """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     loop = loop_for(setup.policy)
+    if setup.all_new and setup.sensing is Sensing.TABLE:
+        raise InputError("speeds of new models are learnt while jobs run; choose what is sensed, such as three-layer")
+    if setup.all_new and not loop.profiling:
+        raise InputError(f"{setup.policy.name} decides {loop.decides}, which needs the speeds of models; leave it out")
     if setup.world.profiling_s and not loop.profiling:
         raise InputError(f"{setup.policy.name} decides {loop.decides}, where profiling is not simulated; leave it out")
     if setup.changes and (setup.world.profiling_s or not loop.changes):
@@ -121,7 +127,8 @@ def simulate(
         read = journal is not None or watch is not None
         stage = Stage(setup.truth(), setup.settings, state, journals, tick, read, setup.changes)
         done, profiling_gpu_s = loop.run(stage)
-    return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s, profiling_gpu_s)
+    measured_gpu_s = profiling_gpu_s + state.trials.gpu_s
+    return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s, measured_gpu_s)
 
 
 @dataclass(frozen=True, slots=True)
