@@ -33,7 +33,7 @@ def known_factors(state: State) -> tuple[KnownFactor, ...]:
                         tenant=names[group[0]],
                         model=state.specs[j].model,
                         type=state.cluster.types[t],
-                        source=source,
+                        source=source.value,
                         factor=1.0 if factor is None else float(factor[t]),
                         confidence=float(confidence[t]),
                     )

@@ -44,7 +44,7 @@ class RunAudit:
     min_sharing_incentive: float | None
     mean_sharing_incentive: float | None
     worst_off: str | None
-    rates: tuple[KnownFactor, ...]  # that policies see at the end of the run
+    rates: list[KnownFactor]  # how the rates that policies see at the end of the run are known
     tenants: Mapping[str, AuditedTenant]
     # By tenant and model: what it cost to measure new models.
     trials: Mapping[str, Mapping[str, TrialCost]] = field(default_factory=dict)
@@ -165,7 +165,7 @@ def _verdict(ledger: _Ledger, names: list[str], types: list[str], rates: tuple[K
         min_sharing_incentive=float(incentive.min()) if len(compared) else None,
         mean_sharing_incentive=float(incentive.mean()) if len(compared) else None,
         worst_off=names[int(compared[incentive.argmin()])] if len(compared) else None,
-        rates=rates,
+        rates=list(rates),
         tenants={
             name: AuditedTenant(
                 wanted_more_h=float(ledger.wanted_s[u] / 3600),
