@@ -66,7 +66,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[St
     small = replace(hare.headlines()[0], jobs=8, rounds=(2, 5))
     patch.setattr(hare, "headlines", lambda: [small])
     patch.setattr(hare, "ROOM_GIB", (1.0,))
-    patch.setattr(hops, "workload", lambda seed, jobs, rate, w=hops.workload: w(seed, 5, rate))
+    patch.setattr(hops, "workload", lambda seed, jobs, rate, mix, w=hops.workload: w(seed, 5, rate, mix))
     try:
         yield run_studies(TINY, 1, quiet, store_in(keep)), keep
     finally:

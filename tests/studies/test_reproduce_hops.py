@@ -1,11 +1,16 @@
-"""The settings of Hops' paper."""
+"""The settings of Hops' paper, the fit of its jobs to Gavel's numbers, and sentences that keep to the numbers."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+import pytest
+
+from fairlead.studies.papers.claim_tables import Claim, Study
+from fairlead.studies.papers.hops import claims
 from fairlead.studies.papers.hops import experiment as study
-from fairlead.studies.papers.hops.experiment import VARIANTS, run_one, small_cluster, workload
+from fairlead.studies.papers.hops.experiment import ABLATION, COMPARED, JOBS, PAPER, HopsJobs, run_one, small_cluster
 
 
 def test_the_clusters_are_those_of_the_paper() -> None:
@@ -15,8 +20,9 @@ def test_the_clusters_are_those_of_the_paper() -> None:
     assert (large.total_gpus, len(large.nodes)) == (512, 64)
 
 
-def test_the_classes_have_the_paper_s_proportions() -> None:
-    jobs = workload(0, 25, 10.0).jobs
+@pytest.mark.parametrize("widths", list(study.WIDTHS))
+def test_the_classes_have_the_paper_s_proportions(widths: str) -> None:
+    jobs = study.workload(0, 25, 10.0, HopsJobs(widths, 1.0, 0.01)).jobs
     hours = np.array(
         [spec.gpus * (spec.steps or 0) / 3600 / np.mean((1.0, 1.12, study.MODELS[spec.model][0])) for spec in jobs]
     )
@@ -27,9 +33,91 @@ def test_the_classes_have_the_paper_s_proportions() -> None:
 
 
 def test_every_variant_runs_on_the_same_world() -> None:
-    trace = workload(1, 6, 30.0)
+    trace = study.workload(1, 6, 30.0, HopsJobs("narrow", 1.0, 0.25))
+    variants = {**COMPARED, **ABLATION}
 
-    found = {name: run_one(small_cluster(), trace, variant, 1) for name, variant in VARIANTS.items()}
+    runs = {name: run_one(small_cluster(), trace, variant, 1) for name, variant in variants.items()}
 
-    assert all(set(numbers) == set(study.NUMBERS) for numbers in found.values())
-    assert all(numbers["makespan_h"] > 0 for numbers in found.values())
+    assert all(set(numbers) == set(study.NUMBERS) for numbers in runs.values())
+    assert all(numbers["makespan_h"] > 0 for numbers in runs.values())
+
+
+def test_the_jobs_are_candidates_of_the_calibration_and_its_seeds_are_not_those_of_the_evaluation() -> None:
+    for setting, mix in JOBS.items():
+        assert mix in study.CANDIDATES[setting].values()
+        assert set(study.CALIBRATION[setting]).isdisjoint({*study.FULL.small, *study.FULL.large})
+    assert {*study.FULL.small, *study.FULL.large}.isdisjoint(range(1000))
+
+
+# ---- sentences -----------------------------------------------------------------------------------------------------
+
+
+def numbers_of(**by_key: float) -> dict[str, list[float]]:
+    return {key: [by_key.get(key, 1.0)] for key in study.NUMBERS}
+
+
+def compared(rivals: dict[str, float], hops: float = 3.2, late: float = 3.2) -> dict[str, Any]:
+    """A part in which only the JCT of the forms of Sia differs."""
+    part = {name: numbers_of() for name in COMPARED}
+    part[study.HOPS], part[study.OURS] = numbers_of(jct_h=hops), numbers_of(jct_h=late)
+    return {**part, **{f"sia, {form}": numbers_of(jct_h=jct_h) for form, jct_h in rivals.items()}}
+
+
+def jct_claim(part: dict[str, Any]) -> Claim:
+    made: Study = claims.study(study.FULL, {"64 GPUs": part})
+    table = next(t for t in made.tables if t.title.endswith("against sia"))
+    return next(c for c in table.claims if c.claim.startswith("JCT"))
+
+
+def test_the_form_of_sia_that_gives_the_paper_s_gain_is_named() -> None:
+    paper = PAPER["64 GPUs"]["sia"]["jct_h"]
+
+    claim = jct_claim(compared({"packed": 3.3, "scattered": paper, "one node": 3.3, "refilled": 3.3}))
+
+    assert str(claim.verdict) == "reached (scattered); less (packed, one node)"
+    assert claim.causes == ()
+
+
+def test_a_cause_that_does_not_close_the_gap_does_not_explain_it() -> None:
+    claim = jct_claim(compared({"packed": 3.3, "scattered": 3.3, "one node": 3.35, "refilled": 3.3}))
+
+    assert str(claim.verdict) == "less"
+    assert claim.is_unexplained
+
+    claim = jct_claim(compared({"packed": 3.3, "scattered": 3.3, "one node": 3.3, "refilled": 3.3}, late=2.6))
+
+    assert not claim.is_unexplained
+    assert claim.causes[0].column == "hops-late against scattered"
+
+
+def test_every_part_of_the_full_run_has_its_tables() -> None:
+    """The calibration shows how far each candidate is from the paper's Gavel; the chosen one here is exactly there."""
+    variants = {
+        **{name: list(COMPARED) for name in PAPER},
+        "64 GPUs, parts of Hops": list(ABLATION),
+        "512 GPUs, priorities": list(study.PRIORITIES),
+        "512 GPUs, sensing": list(study.SENSING),
+        **{f"{name}, calibration": list(study.CANDIDATES[name]) for name in PAPER},
+    }
+    parts = {part: {name: numbers_of() for name in names} for part, names in variants.items()}
+    fit = parts["512 GPUs, calibration"]["wide, lengths x 1, from 0.01 GPU-h"]
+    fit.update({key: [value] for key, value in PAPER["512 GPUs"]["gavel"].items()})
+
+    made: Study = claims.study(study.FULL, parts)
+
+    table = next(t for t in made.tables if t.title.startswith("512 GPUs: Gavel for each candidate"))
+    distances = {claim.claim: claim.ours[-1] for claim in table.claims}
+    assert distances.pop("wide, lengths x 1, from 0.01 GPU-h") == "0.00 (0.00..0.00)"
+    assert all(not cell.startswith("0.00") for cell in distances.values())
+    assert set(dict(study.reproduce(study.FULL))) == {*parts, "512 GPUs, 30 jobs/h", "512 GPUs, 1200 jobs/h"}
+
+
+def test_the_calibration_is_the_mean_of_two_forms_of_gavel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "CANDIDATES", {"64 GPUs": {"short": HopsJobs("narrow", 0.1, 0.25)}})
+    monkeypatch.setattr(study, "CALIBRATION", {"64 GPUs": range(1, 2)})
+
+    part = study.calibrate("64 GPUs")
+
+    case = study.workload(1, 25, 10.0, HopsJobs("narrow", 0.1, 0.25))
+    jct_h = [run_one(small_cluster(), case, COMPARED[form], 1)["jct_h"] for form in study.FITTED_TO]
+    assert part["short"]["jct_h"] == [pytest.approx(np.mean(jct_h))]
