@@ -36,7 +36,7 @@ def _fft(scale: fft.FftScale) -> list[float]:
     traces = [len(CONTENDERS) * run_s * scale.seeds] * 2
     other_beds = [(2 + len(BASELINES)) * run_s * len(scale.other_bed_seeds)] * len(fft.OTHER_BEDS)
     fit = 0.7 * len(LOADS) * len(SHORTEST_S) * len(BASELINES) * run_s * scale.calibration_seeds
-    large = [0.0006 * scale.large_jobs * (2 + len(fft.LARGE_RIVALS)) * scale.large_seeds] if scale.large_jobs else []
+    large = [0.0012 * scale.large_jobs * (2 + len(fft.LARGE_RIVALS)) * scale.large_seeds] if scale.large_jobs else []
     return [*traces, *other_beds, fit, 9 * run_s * scale.seeds, 4 * run_s * scale.seeds, 3.0, *large]
 
 
