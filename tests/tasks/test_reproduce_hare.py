@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from fairlead.cli.main import app
 from fairlead.studies.papers.hare import experiment as study
+from fairlead.studies.papers.hare.calibration import TEST_BED
 from fairlead.studies.papers.hare.task_workloads import TaskWorkload, draw
 
 DEV_SEEDS = range(50, 53)
@@ -46,7 +47,7 @@ def test_bursts_keep_the_load() -> None:
 
 
 def test_on_the_test_bed_hare_is_well_ahead_of_one_gpu_per_job() -> None:
-    part = study.compare(TaskWorkload("", study.TEST_BED, 40, 0.7), DEV_SEEDS, intervals=20)
+    part = study.compare(TaskWorkload("", TEST_BED, 40, 0.7), DEV_SEEDS, intervals=20)
     assert ratio(part, "allox", "hare") >= 1.8
     assert part["sum w C / lower bound"].high <= 1.3
 

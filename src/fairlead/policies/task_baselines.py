@@ -45,6 +45,13 @@ def two_dimensional_las(known: Known, *, first_tasks: float = 16.0, growth: floa
     return key
 
 
+def by_size(instance: Instance) -> GangKey:
+    """Jobs by weighted size, K_n times the mean task time over all GPUs: the order of `homogeneous` for gangs."""
+    known = instance.known
+    size = (instance.tasks * (known.task_s @ known.gpus / known.gpus.sum()) / known.weight).tolist()
+    return lambda n, done, held_s: (size[n], n)
+
+
 def homogeneous(instance: Instance) -> Rule:
     """Sched_Homo: tasks of a round in parallel, jobs by weighted size, all GPUs treated as equal, no pre-emption.
 

@@ -65,8 +65,10 @@ class TaskWorkload:
     bursty: bool = False
     domains: Mapping[str, float] = field(default_factory=lambda: QUARTERS)
     gbit: float = GBIT
+    sync: float = SYNC  # of the shortest task time, at 25 Gbit/s
+    switch_part: float = SWITCH  # of the shortest task time, if `switch` is empty
     batch: float = 1.0  # task times grow with it and the number of rounds falls; the amount of data sent stays the same
-    switch: str = ""  # a column of the switch table; empty: SWITCH of the task time
+    switch: str = ""  # a column of the switch table; empty: `switch_part` of the task time
     load_gpus: tuple[int, int, int, int] | None = None  # whose capacity `load` refers to, if not that of `gpus`
     load_jobs: int | None = None  # the number of jobs that make up `load`; with more jobs, arrivals are faster
 
@@ -95,7 +97,11 @@ def draw(setting: TaskWorkload, seed: int) -> Instance:
     scale = random.choice(list(setting.scales), setting.jobs, p=list(setting.scales.values()))
     weight = random.integers(1, 6, setting.jobs).astype(np.float64) if setting.weighted else np.ones(setting.jobs)
     gaps = random.exponential(1.0, setting.jobs)
-    switch_s = np.array([m.switch[setting.switch] / UNIT_MS for m in model]) if setting.switch else SWITCH * fastest
+    switch_s = (
+        np.array([m.switch[setting.switch] / UNIT_MS for m in model])
+        if setting.switch
+        else setting.switch_part * fastest
+    )
     return instance(
         arrival_s=_arrivals(setting, gaps, rounds * scale, task_s),
         rounds=rounds.astype(np.int64),
@@ -103,7 +109,7 @@ def draw(setting: TaskWorkload, seed: int) -> Instance:
         task_s=task_s,
         gpus=np.array(setting.gpus),
         weight=weight,
-        sync_s=np.repeat(SYNC * GBIT / setting.gbit * fastest[:, None], len(TYPES), axis=1),
+        sync_s=np.repeat(setting.sync * GBIT / setting.gbit * fastest[:, None], len(TYPES), axis=1),
         switch_s=switch_s,
     )
 
