@@ -365,13 +365,13 @@ def test_only_wants_names_that_there_are(tiny_oef: Any) -> None:
 
 
 def test_an_interrupted_command_says_where_it_goes_on(tmp_path: Path) -> None:
-    """A real process and a real Ctrl-C, after the first part of a study."""
-    command = [sys.executable, "-m", "fairlead", "reproduce", "all", "--quick", "--only", "oef", "--results"]
+    """A real process and a real Ctrl-C, after the first part of two studies, so that much is left to interrupt."""
+    command = [sys.executable, "-m", "fairlead", "reproduce", "all", "--quick", "--only", "fft,oef", "--results"]
     with subprocess.Popen([*command, str(tmp_path)], stderr=subprocess.PIPE, text=True) as running:
-        wait_for(lambda: (tmp_path / "oef-quick.json").exists() or running.poll() is not None, "the first part")
+        wait_for(lambda: any(tmp_path.glob("*-quick.json")) or running.poll() is not None, "the first part")
         running.send_signal(signal.SIGINT)
         _, message = running.communicate(timeout=PATIENCE_S)
 
     assert running.returncode == 1
     assert f"finished parts are kept in {tmp_path}" in message
-    assert json.loads((tmp_path / "oef-quick.json").read_text())["parts"]
+    assert all(json.loads(kept.read_text())["parts"] for kept in tmp_path.glob("*-quick.json"))
