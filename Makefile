@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: help demo test check format bench lock clean
 
 help:
-	@echo "make demo    nine policies compared on a built-in cluster and workload: a table and a page; then a short live run"
+	@echo "make demo    eleven policies compared on a built-in cluster and workload: a table and a page; then a short live run"
 	@echo "make test    the whole test suite"
 	@echo "make check   ruff, formatting, types, layers"
 	@echo "make bench   benchmarks, CPU seconds of one thread"
