@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from building import job, profile, run_checked, setup
-from fairlead.model.decision import Decision
-from fairlead.model.events import Arrived, Lost
+from fairlead.model.cluster import parse_short_form
+from fairlead.model.decision import Cause, Decision
+from fairlead.model.events import Arrived, Lost, Started, Stopped, TenantSet
 from fairlead.model.jobs import JobSpec
-from fairlead.rates.three_layer import Sensing
+from fairlead.model.quotas import Quota
+from fairlead.policies import find_round_policy
+from fairlead.rates.three_layer import Sensing, build_estimator
+from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.journal import JournalReader
+from fairlead.rounds.look import look
 from fairlead.rounds.model_trials import fails_because_of_the_type, types_to_try
 from fairlead.rounds.snapshot import dump, load
 from fairlead.rounds.state import State
@@ -175,3 +180,68 @@ def test_an_error_on_a_type_after_another_was_measured_excludes_the_type(tmp_pat
     assert [state.cluster.types[t] for t in types_to_try(state, 1)] == ["k80"]
     again = load(dump(state), state.cluster, open_state(made.header()).estimator)
     assert again.trials.to_json() == state.trials.to_json()
+
+
+def quota_world(jobs: list[JobSpec], quotas: dict[str, tuple[Quota, ...]]) -> State:
+    """A state in which these jobs have arrived and nothing runs yet; only "usual" is in the profile."""
+    known = profile({"usual": {"v100": 8.0, "p100": 4.0, "k80": 2.0}})
+    cluster = parse_short_form(CLUSTER)
+    state = State(cluster, build_estimator(known, cluster, 0.0, Sensing.THREE_LAYER, unmeasured=True))
+    for spec in jobs:
+        state.fold(Arrived(state.now_s, spec))
+    for tenant, limits in quotas.items():
+        state.fold(TenantSet(state.now_s, tenant, 1.0, limits))
+    return state
+
+
+def decided(state: State, cause: Cause = Cause.ROUND) -> Decision:
+    """The next decision, folded; what it starts runs at once."""
+    policy = replace(find_round_policy("fifo"), trial_s=60.0)
+    decision, _ = decide(look(state, policy, 360.0), policy, Memory(), cause)
+    state.fold(decision)
+    if decision.stop.size:
+        state.fold(Stopped(state.now_s, decision.stop, np.zeros(len(decision.stop))))
+    starts = len(decision.start)
+    state.fold(Started(state.now_s, decision.start, np.ones(starts), np.full(starts, state.now_s), measured=False))
+    return decision
+
+
+def held(state: State, tenant: str, type_: str) -> int:
+    of = [j for j, spec in enumerate(state.specs) if spec.tenant == tenant]
+    t = state.cluster.types.index(type_)
+    return sum(state.cluster.gpus_by_type(state.spots[j]).get(t, 0) for j in of)
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_a_trial_stays_within_the_quota_of_its_tenant(cause: Cause) -> None:
+    """One of the two GPUs of the type is free, but the tenant may not hold it too."""
+    running = job("usual", model="usual", types=("v100",), tenant="a")
+    state = quota_world([running], {"a": (Quota("v100", 1, borrowing_limit=0),)})
+    decided(state)
+    state.fold(Arrived(state.now_s, job("new", model="new", at=state.now_s, types=("v100",), tenant="a")))
+
+    decided(state, cause)
+
+    assert held(state, "a", "v100") == 1
+
+
+def test_at_its_quota_a_tenant_makes_room_for_its_own_trial() -> None:
+    running = job("usual", model="usual", types=("v100",), tenant="a")
+    state = quota_world([running], {"a": (Quota("v100", 1, borrowing_limit=0),)})
+    decided(state)
+    state.fold(Arrived(state.now_s, job("new", model="new", at=state.now_s, types=("v100",), tenant="a")))
+
+    decision = decided(state)
+
+    assert decision.stop.tolist() == [0]
+    assert decision.trials == (1,)
+
+
+def test_a_trial_takes_no_gpu_that_is_kept_for_another_tenant() -> None:
+    new = job("new", gpus=2, model="new", types=("v100",), tenant="a")
+    state = quota_world([new], {"b": (Quota("v100", 1, lending_limit=0),)})
+
+    decision = decided(state)
+
+    assert not decision.trials
+    assert held(state, "a", "v100") == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import InputError
 
 
@@ -51,6 +51,11 @@ class Quotas:
         """
         kept_free = np.maximum(self.kept[:, t] - held, 0.0)
         return np.asarray(np.minimum(self.most[:, t], held + free - (kept_free.sum() - kept_free)))
+
+    def ever_hold(self, u: int, capacity: IntArray) -> FloatArray:
+        """t  GPUs that the tenant may hold if no other tenant holds any: those that are kept for others stay free."""
+        kept_for_others = self.kept.sum(axis=0) - self.kept[u]
+        return np.asarray(np.minimum(self.most[u], capacity - kept_for_others))
 
 
 def quota_table(quotas_of: Mapping[int, Sequence[Quota]], tenants: int, types: Sequence[str]) -> Quotas | None:

@@ -11,6 +11,7 @@ class TrialJob:
 
     job: int  # permanent position
     row: int | None  # in the view, while it holds GPUs; otherwise None: policies do not see it
+    tenant: int
     gpus: int
     types: tuple[int, ...]  # still to be tried, in this order
     until_s: float  # when its present trial is over; now if it has none

@@ -124,20 +124,21 @@ def types_to_try(state: State, j: int) -> tuple[int, ...]:
     width, tried = int(state.width[j]), state.trials.tried.get(group_of(state, j), set())
     may = (state.best_rate[j] > 0) & (state.capacity >= width)
     if state.quotas is not None:
-        may &= state.quotas.most[state.tenant[j]] >= width
+        may &= state.quotas.ever_hold(int(state.tenant[j]), state.capacity) >= width
     largest_first = np.argsort(-state.cluster.memory_gib, kind="stable").tolist()
     return tuple(t for t in largest_first if may[t] and t not in tried)
 
 
 def _trial_job(state: State, j: int, trial_s: float) -> TrialJob | None:
     """None if there is nothing left to try, or if the job holds GPUs that a policy gave it."""
-    trial, types, width = state.trials.on.get(j), types_to_try(state, j), int(state.width[j])
+    trial, types = state.trials.on.get(j), types_to_try(state, j)
+    width, u = int(state.width[j]), int(state.tenant[j])
     if trial is None:
-        return None if state.held_gpus[j] or not types else TrialJob(j, None, width, types, state.now_s)
+        return None if state.held_gpus[j] or not types else TrialJob(j, None, u, width, types, state.now_s)
     is_sure = state.measured.confidence(group_of(state, j))[trial.type] >= SURE
     until_s = state.now_s if is_sure else min(trial.began_s, state.now_s) + trial_s
     types = tuple(t for t in types if t != trial.type)
-    return TrialJob(j, None, width, types, until_s) if types or until_s > state.now_s else None
+    return TrialJob(j, None, u, width, types, until_s) if types or until_s > state.now_s else None
 
 
 def _new_jobs(state: State) -> Iterator[int]:

@@ -2,12 +2,17 @@
 
 It comes after the policy: a trial takes free GPUs of its type, and at a round, if there are too few, those of the jobs that
 were started last (ICS 2025: profiling pre-empts training). One job is tried on a type at a time, so that trials never take
-more than one gang of each type.
+more than one gang of each type. Quotas hold for trials too: a tenant at its limit makes room for its own trial.
 """
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from fairlead.model.allocation import NOWHERE, Shares, Spot
+from fairlead.model.arrays import FloatArray
 from fairlead.model.decision import Cause
 from fairlead.model.trial_jobs import TrialJob
 from fairlead.placement.pool import free_after
@@ -68,13 +73,19 @@ def _start(draft: Draft, trial: TrialJob, spot: Spot) -> None:
 
 
 def _make_room(draft: Draft, trial: TrialJob) -> Spot | None:
-    """GPUs of the next type, after jobs were taken off them if necessary; None if there are too few."""
+    """GPUs of the next type, after jobs were taken off them if necessary; None if there are too few, or by quotas."""
     free = _free(draft)
     nodes = _nodes(draft, trial.types[0], free)
-    if sum(free[n] for n in nodes) < trial.gpus:
-        victims = _victims(draft, trial, nodes, free) if draft.cause is Cause.ROUND else None
-        if victims is None:
+    short, beyond = trial.gpus - sum(free[n] for n in nodes), _beyond_quota(draft, trial)
+    victims = list[int]()
+    if short > 0 or beyond > 0:
+        candidates = _victims(draft, trial, nodes, short, beyond) if draft.cause is Cause.ROUND else None
+        if candidates is None:
             return None
+        victims = candidates
+    if not _is_within_quotas(draft, trial, victims):
+        return None
+    if victims:
         _take_off(draft, victims)
         free = _free(draft)
         nodes = _nodes(draft, trial.types[0], free)
@@ -104,20 +115,62 @@ def _spot(nodes: list[int], free: list[int], gpus: int) -> Spot:
     return tuple((n, count) for n, count in sorted(counts.items()) if count > 0)
 
 
-def _victims(draft: Draft, trial: TrialJob, nodes: list[int], free: list[int]) -> list[int] | None:
-    """Rows to take off these nodes, those that started last first; None if what may be taken is not enough."""
-    view = draft.view
-    spots = {j: draft.changed.get(j, view.spots.get(j, NOWHERE)) for j in {*draft.changed, *view.spots}}
+def _victims(draft: Draft, trial: TrialJob, nodes: list[int], short: int, beyond: float) -> list[int] | None:
+    """Rows to take off these nodes, those that started last first; None if what may be taken is not enough.
+
+    `short` GPUs are missing. A tenant that would be `beyond` its quota makes room itself first.
+    """
+    view, spots = draft.view, _spots(draft)
     tried = {other.row for other in view.trial_jobs}
     on_nodes = [j for j, spot in spots.items() if {n for n, _ in spot} & set(nodes)]
     movable = [j for j in on_nodes if j not in tried and not draft.pinned[j]]
-    short, victims = trial.gpus - sum(free[n] for n in nodes), list[int]()
-    for j in sorted(movable, key=lambda j: (j in view.spots, -float(view.held_since_s[j]), -j)):
-        if short <= 0:
+    is_own, own_first, victims = view.tenant == trial.tenant, beyond > 0, list[int]()
+
+    def order(j: int) -> tuple[bool, bool, float, int]:
+        return own_first and not is_own[j], j in view.spots, -float(view.held_since_s[j]), -j
+
+    for j in sorted(movable, key=order):
+        if short <= 0 and beyond <= 0:
             break
+        gpus = sum(count for n, count in spots[j] if n in nodes)
         victims.append(j)
-        short -= sum(count for n, count in spots[j] if n in nodes)
-    return victims if short <= 0 else None
+        short, beyond = short - gpus, beyond - gpus * bool(is_own[j])
+    return victims if short <= 0 and beyond <= 0 else None
+
+
+def _spots(draft: Draft) -> dict[int, Spot]:
+    """Row -> spot after the decision so far."""
+    return {j: draft.changed.get(j, draft.view.spots.get(j, NOWHERE)) for j in {*draft.changed, *draft.view.spots}}
+
+
+def _beyond_quota(draft: Draft, trial: TrialJob) -> float:
+    """GPUs of the next type that the tenant would hold with this trial beyond what it may hold at most."""
+    quotas, t = draft.view.quotas, trial.types[0]
+    if quotas is None:
+        return -math.inf
+    return float(_held(draft, t, [])[trial.tenant] + trial.gpus - quotas.most[trial.tenant, t])
+
+
+def _is_within_quotas(draft: Draft, trial: TrialJob, victims: list[int]) -> bool:
+    """Whether the tenant may hold the GPUs of the trial once the victims have left theirs."""
+    quotas, t = draft.view.quotas, trial.types[0]
+    if quotas is None:
+        return True
+    held = _held(draft, t, victims)
+    may_hold = quotas.may_hold(t, held, float(draft.view.capacity[t]) - float(held.sum()))
+    return bool(held[trial.tenant] + trial.gpus <= may_hold[trial.tenant])
+
+
+def _held(draft: Draft, type_: int, without: list[int]) -> FloatArray:
+    """u  GPUs of the type that tenants hold after the decision so far, without those of some rows."""
+    view = draft.view
+    holders = [(int(view.tenant[j]), spot) for j, spot in _spots(draft).items() if j not in without]
+    tenant_of = {trial.job: trial.tenant for trial in view.trial_jobs}
+    holders += [(tenant_of[job], spot) for job, spot in draft.trial_starts.items()]
+    held = np.zeros(len(view.tenant_weight))  # u  GPUs
+    for u, spot in holders:
+        held[u] += view.cluster.gpus_by_type(spot).get(type_, 0)
+    return held
 
 
 def _take_off(draft: Draft, victims: list[int]) -> None:
