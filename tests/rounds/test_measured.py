@@ -220,6 +220,23 @@ def test_a_snapshot_and_a_copy_continue_exactly_like_the_state() -> None:
     assert dump(loaded) == dump(state) == dump(copy)
 
 
+def test_rates_that_came_back_to_the_table_are_the_same_after_a_snapshot() -> None:
+    """A learner treats jobs that it has not observed in another way once any factor was published."""
+    measured, group = MeasuredRates(2), (0, 0)
+    for factor in (2.0, 1.0):
+        measured.report(group, 0, np.array([factor, 1.0]), np.array([0.5, 0.0]), scaled=True)
+        for _ in range(10):
+            measured.next_round()
+    assert measured.factor(group) is None
+    again = MeasuredRates(2)
+    again.restore(json.loads(json.dumps(measured.to_json())))
+
+    for one in (measured, again):
+        factors = one.of_pairs(np.array([0]), np.array([0]))
+        assert factors is not None
+        assert factors[0].tolist() == [[1.0, 1.0]]
+
+
 def test_a_copy_does_not_share_what_is_measured_later() -> None:
     state = halfway()
     before, copy = rates(state), copied(state)

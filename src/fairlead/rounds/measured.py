@@ -117,19 +117,20 @@ class MeasuredRates:
     def copy(self) -> MeasuredRates:
         other = MeasuredRates(self._types)
         other.restore(self.to_json())
-        other.version = self.version
         return other
 
     def to_json(self) -> dict[str, Any]:
         return {
             "groups": [[*group, evidence.to_json()] for group, evidence in self._groups.items()],
             "moving": [list(group) for group in self._moving],
+            "version": self.version,
         }
 
     def restore(self, facts: dict[str, Any]) -> None:
         self._groups = {(u, m): _evidence_from_json(self._types, row) for u, m, row in facts["groups"]}
         self._moving = dict.fromkeys((u, m) for u, m in facts["moving"])
-        self.version = int(any(evidence.level.any() for evidence in self._groups.values()))
+        changed = any(evidence.level.any() for evidence in self._groups.values())
+        self.version = facts.get("version", int(changed))  # older snapshots lack it
 
     def _publish(self, group: Group, evidence: _Evidence) -> None:
         if evidence.publish():
