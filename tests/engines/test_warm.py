@@ -543,3 +543,15 @@ def test_contexts_are_open_on_the_gpus_of_the_lease(tmp_path: Path) -> None:
         assert not machine.is_warm(elsewhere)
     finally:
         machine.close()
+
+
+def test_no_process_of_a_gang_opens_contexts_on_the_gpus_of_another_node(tmp_path: Path) -> None:
+    """A context stays where it was opened, whatever the process is allowed to see later."""
+    machine = Machine(tmp_path, WarmLimits(contexts=True, pause_s=0.0))
+    machine.write("train.py", "")
+    try:
+        gang = machine.lease("train.py", warm=("json",), gpus=(GPU, OTHER), processes="per-node")
+        machine.runner.prepare(gang)
+        assert not machine.runner.warm.standbys
+    finally:
+        machine.close()

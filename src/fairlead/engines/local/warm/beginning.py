@@ -34,10 +34,11 @@ class Beginning:
 def beginning_of(lease: Lease, plan: Mapping[str, Any], *, contexts: bool) -> Beginning | None:
     """The beginning of a lease with this plan; None if only the shim can start it.
 
-    A CUDA context belongs to devices, so a standby that opens contexts fits only leases on the same ones.
+    A CUDA context belongs to devices, so a standby that opens contexts fits only leases on the same ones. Its processes
+    all open the devices of the lease, so it does not fit a gang of which each process sees only those of its node.
     """
     python, env, workdir = plan["python"], plan["env"], plan["workdir"]
-    if python is None:
+    if python is None or (contexts and any(rank.get(DEVICES, env[DEVICES]) != env[DEVICES] for rank in plan["ranks"])):
         return None
     first = os.path.join(workdir, python["words"][0]) if "/" in python["words"][0] else python["words"][0]
     interpreter = shutil.which(first, path=env.get("PATH"))
