@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from building import THREE
 from checker import check_journal
 from fairlead.cli.main import main
+from fairlead.cli.simulate_from import _FIXED, _SETTINGS, _WORLD
+from fairlead.cli.world import WorldOptions
 from fairlead.model.cluster import parse_short_form
 from fairlead.rounds.journal import Header
 from fairlead.service.store.directory import make, open_directory
@@ -125,3 +128,8 @@ def test_a_wrong_option_is_named(options: str, complaint: str, journal: Path, fa
     code, out, err = fairlead("simulate", *options.format(folder=journal.parent).split())
     assert (code, out) == (2, "")
     assert complaint in err
+
+
+def test_every_option_of_the_world_is_used_or_refused() -> None:
+    names = {field.name for field in fields(WorldOptions)}
+    assert names - {*_SETTINGS, *_WORLD, *_FIXED} == {"skip_impossible"}  # which applies to --trace

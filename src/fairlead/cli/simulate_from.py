@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from fairlead.studies.runs.simulate import Result
 
 # Options that replace the origin's settings and world; the others are fixed by the run that led to the origin.
-_SETTINGS = {"round_": "round_s", "decide": "when", "min_run": "min_run_s", "measure_new": "trial_s"}
+_SETTINGS = {
+    "round_": "round_s",
+    "decide": "when",
+    "min_run": "min_run_s",
+    "placer": "placer",
+    "measure_new": "trial_s",
+}
 _WORLD = {
     "server_factors": "server_factor",
     "job_server_factors": "job_server_factor",
