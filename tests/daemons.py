@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.service.client import Client, UnreachableError
+from leftovers import end_leases
 from waiting import PATIENCE_S, wait_for
 
 SERVE = """
@@ -100,7 +101,10 @@ def running(folder: Path) -> Iterator[Service]:
         assert not service.ended(), (folder / "serve.log").read_text()
         yield service
     finally:
-        service.stop()
+        try:
+            service.stop()
+        finally:
+            end_leases(service.state)
 
 
 def insist(do: Callable[[], Any]) -> Any:

@@ -7,14 +7,10 @@ least steps and the file `over` exists, so that they run for as long as a test n
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +30,7 @@ from fairlead.rounds.loop import Settings, When, run
 from fairlead.rounds.records import Record
 from fairlead.rounds.state import State
 from fairlead.studies.journals.folding import open_state
+from leftovers import end_leases
 from waiting import PATIENCE_S
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -146,7 +143,7 @@ def run_live(plan: Plan, conduct: Conduct) -> Done:
         with journal.open("w", encoding="utf-8") as file:
             run(engine, state, policy, settings, JournalWriter(file, header))
     finally:
-        _kill_all(runner.root)
+        end_leases(runner.root)
     return Done(state, journal, plan.folder)
 
 
@@ -179,11 +176,3 @@ def weight_after(steps: int) -> float:
 def story(state: State) -> str:
     jobs = (f"{s.id} {Phase(int(state.phase[j])).name} done {state.done[j]:g}" for j, s in enumerate(state.specs))
     return f"at {state.now_s:.1f} s: {', '.join(jobs)}"
-
-
-def _kill_all(root: Path) -> None:
-    for path in root.glob("leases/*/*/claim"):
-        if (path.parent / "exit.json").exists():
-            continue
-        with suppress(OSError, ValueError, KeyError):
-            os.killpg(json.loads(path.read_text())["group"], signal.SIGKILL)
