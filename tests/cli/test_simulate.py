@@ -343,6 +343,22 @@ def test_an_unknown_policy_is_refused_with_the_nearest_and_where_the_names_are(s
 
 
 @pytest.mark.parametrize(
+    ("option", "value", "needed"),
+    [
+        ("sensing_noise", "0.1", "--sensing"),
+        ("report_every", "1m", "--sensing"),
+        ("measure_new", "1m", "--sensing"),
+        ("repair", "2h", "--mtbf"),
+    ],
+)
+def test_an_option_without_effect_is_refused_with_what_it_needs(
+    option: str, value: str, needed: str, simulate: Simulate
+) -> None:
+    flag = "--" + option.replace("_", "-")
+    complains(simulate(**{option: value}), 2, f"{flag} has no effect without {needed}")
+
+
+@pytest.mark.parametrize(
     ("option", "value"),
     [
         ("round", "0"),

@@ -28,6 +28,7 @@ from fairlead.sim.truth import World
 from fairlead.studies.journals.folding import state_at
 from fairlead.studies.journals.replaying import replay_journal
 from fairlead.studies.runs.simulate import Setup, check_tenants, simulate
+from fairlead.studies.runs.summary import finished_jobs
 
 SPEEDS = profile(
     {
@@ -162,3 +163,17 @@ def test_declared_speeds_of_a_tenant_without_jobs_are_refused() -> None:
 def test_a_factor_far_from_one_is_refused() -> None:
     with pytest.raises(InputError, match=r"0\.01 to 100"):
         World(declared_speeds=(("x", 1000.0),))
+
+
+def test_the_finish_time_fairness_of_a_run_is_by_true_speeds() -> None:
+    """A scheduler that ignores speeds decides the same, so no number of the liar may change."""
+    honest, liar = (
+        simulate(
+            replace(made, trace=replace(made.trace, jobs=tuple(replace(j, steps=4000.0) for j in made.trace.jobs)))
+        )
+        for made in (lying("fifo", 0, factor, Sensing.TABLE) for factor in (1, 3))
+    )
+    believed, true = finished_jobs(liar.state), liar.finished_jobs()
+
+    assert true.ratios()["ftf"].tolist() == honest.finished_jobs().ratios()["ftf"].tolist()
+    assert (believed.alone_s < true.alone_s).any(), "the declared speeds are not true"

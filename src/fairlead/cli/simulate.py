@@ -130,7 +130,7 @@ def _print(
 
     summary: dict[str, Any] = {
         "policy": policy,
-        **summarise(result.state).to_json(),
+        **summarise(result.state, result.finished_jobs()).to_json(),
         "jobs_skipped": skipped,
         **summarise_run(result.run),
         **({} if profiling_share is None else {"profiling_share": profiling_share}),

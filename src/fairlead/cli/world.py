@@ -151,6 +151,7 @@ class WorldOptions:
         from fairlead.studies.runs.simulate import Setup
         from fairlead.traces.cluster_changes import read_changes
 
+        self._refuse_options_without_effect()
         return Setup(
             cluster=cluster,
             trace=trace,
@@ -195,6 +196,17 @@ class WorldOptions:
             report_s=parse_duration(self.report_every),
             sensing_noise=self.sensing_noise,
         )
+
+    def _refuse_options_without_effect(self) -> None:
+        senses, fails = self.sensing != "table", parse_duration(self.mtbf) > 0
+        for option, is_set, needed, has_effect in (
+            ("--report-every", self.report_every != "2m", "--sensing three-layer", senses),
+            ("--sensing-noise", self.sensing_noise != 0, "--sensing three-layer", senses),
+            ("--measure-new", self.measure_new is not None, "--sensing three-layer", senses),
+            ("--repair", self.repair != "1h", "--mtbf", fails),
+        ):
+            if is_set and not has_effect:
+                raise InputError(f"{option} has no effect without {needed}; add that or leave {option} out")
 
 
 def numbers_of(pairs: list[str] | None, option: str) -> dict[str, float]:

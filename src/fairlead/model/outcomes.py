@@ -74,7 +74,7 @@ def sentence(reason: Reason, wanted: int, free: int, a: float, b: float, since_s
         case Reason.NEVER_FITS:
             return f"no GPU type of this cluster can run it on {gpus}"
         case Reason.MEASURING:
-            return f"its model is new and is measured first; {counted(round(b), 'GPU type')} of {a + b:g} are left"
+            return f"its model is new and is measured first; {round(b)} of {counted(round(a + b), 'GPU type')} left"
         case Reason.UNDECIDED:
             return None
 

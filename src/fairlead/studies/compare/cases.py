@@ -15,7 +15,7 @@ from fairlead.studies.policy_lab.plugins import PolicyRef
 from fairlead.studies.runs.digest import code_digest
 from fairlead.studies.runs.simulate import Setup, simulate
 from fairlead.studies.runs.store import Store
-from fairlead.studies.runs.summary import finished_jobs, summarise, summarise_run
+from fairlead.studies.runs.summary import summarise, summarise_run
 from fairlead.studies.runs.timeline import NO_NODE, Timeline, read_series
 
 SLICES = 160  # of a run, for charts over time
@@ -46,7 +46,7 @@ def run_case(case: Case) -> RunRecord:
     setup = replace(case.setup, policy=case.policy.load())
     line = Timeline(setup.cluster)
     result = simulate(setup, watch=line)
-    finished = finished_jobs(result.state)
+    finished = result.finished_jobs()
     run = summarise_run(result.run)
     summary = summarise(result.state, finished)
     if not loop_for(setup.policy).places:

@@ -9,7 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
+import numpy as np
+
 from fairlead import __version__
+from fairlead.model.arrays import FloatArray
 from fairlead.model.changes import Change, clusters_over_time
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
@@ -28,6 +31,7 @@ from fairlead.rounds.state import State
 from fairlead.sim.declared import declared_profile
 from fairlead.sim.loops import Stage, loop_for
 from fairlead.sim.truth import Truth, World
+from fairlead.studies.runs.summary import FinishedJobs, finished_jobs
 from fairlead.traces.formats import Trace
 from fairlead.traces.load import seconds_per_step
 
@@ -91,6 +95,11 @@ class Result:
     cpu_s: float
     wall_s: float
     profiling_gpu_s: float = 0.0  # GPU-seconds on which new models were measured
+    true_rate: FloatArray | None = None  # j,t  samples/s at the reference width, where the scheduler's table is wrong
+
+    def finished_jobs(self) -> FinishedJobs:
+        """The jobs that finished, by their true speeds, whatever the scheduler believed."""
+        return finished_jobs(self.state, self.true_rate)
 
     @property
     def profiling_share(self) -> float:
@@ -125,10 +134,19 @@ def simulate(
         writer: Journal = NoJournal() if file is None else JournalWriter(file, setup.header())
         journals = writer if watch is None else _Both(writer, watch)
         read = journal is not None or watch is not None
-        stage = Stage(setup.truth(), setup.settings, state, journals, tick, read, setup.changes)
+        truth = setup.truth()
+        stage = Stage(truth, setup.settings, state, journals, tick, read, setup.changes)
         done, profiling_gpu_s = loop.run(stage)
     measured_gpu_s = profiling_gpu_s + state.trials.gpu_s
-    return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s, measured_gpu_s)
+    believed = not setup.all_new and not setup.world.declared_speeds
+    true_rate = None if believed else _true_rates(truth, state)
+    return Result(state, done, time.process_time() - cpu_s, time.perf_counter() - wall_s, measured_gpu_s, true_rate)
+
+
+def _true_rates(truth: Truth, state: State) -> FloatArray:
+    """j,t  Samples/s at the reference width on the fewest nodes."""
+    true_spec = {spec.id: spec for spec in truth.jobs}
+    return np.array([allowed_rates(true_spec[spec.id], truth.cluster, truth.rates) for spec in state.specs])
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,12 +90,14 @@ class FinishedJobs:
         }
 
 
-def finished_jobs(state: State) -> FinishedJobs:
+def finished_jobs(state: State, rate: FloatArray | None = None) -> FinishedJobs:
+    """The jobs that finished. `rate` (j,t) replaces the speeds of the scheduler's table where those are not true."""
     ended = np.flatnonzero(state.phase[: state.jobs] == Phase.FINISHED)  # j
     capacity = state.nodes.peak  # if the cluster changed, all the GPUs of which a job may have had a slice
     arrival_s = state.arrival_s[ended]
     jct_s = state.end_s[ended] - arrival_s
-    samples, rate, width = state.done[ended], state.best_rate[ended], state.width[ended]
+    rate = (state.best_rate if rate is None else rate)[ended]
+    samples, width = state.done[ended], state.width[ended]
     with np.errstate(divide="ignore", invalid="ignore"):
         crowd = np.where(jct_s > 0, (state.crowd_out[ended] - state.crowd_in[ended]) / jct_s, 1.0)
         alone_s = samples / isolated_rate(rate, width, capacity, crowd)
