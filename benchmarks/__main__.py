@@ -99,23 +99,23 @@ def main() -> None:
 
 
 def run_core(output: str) -> None:
-    found: list[Measured] = []
+    rows: list[Measured] = []
     for run in RUNS:
         if run.needs is not None and not (ROOT / run.needs).exists():
             print(f"{run.name}: left out, {run.needs} is not there", file=sys.stderr)
             continue
-        found.append(measure(run))
+        rows.append(measure(run))
         if output == "table":
-            print(_line(found[-1], run), flush=True)
+            print(_line(rows[-1], run), flush=True)
     if output == "json":
-        print(json.dumps([asdict(row) for row in found], indent=2))
+        print(json.dumps([asdict(row) for row in rows], indent=2))
 
 
 def measure(run: Run) -> Measured:
     """User and system time of the whole process, start-up included; the best of three for short ones."""
     spent = [spend(shlex.split(run.command)) for _ in range(3 if run.target_s < 5 else 1)]
-    cpu_s, said = min(each.cpu_s for each in spent), spent[0].said
-    crowd = json.loads(said).get("mean_active_jobs") if said.startswith("{") else None
+    cpu_s, output = min(each.cpu_s for each in spent), spent[0].output
+    crowd = json.loads(output).get("mean_active_jobs") if output.startswith("{") else None
     ratio = None if run.peer_s is None else run.peer_s / cpu_s
     return Measured(run.name, cpu_s, run.target_s, ratio, crowd, f"fairlead {run.command}")
 

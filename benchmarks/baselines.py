@@ -133,7 +133,7 @@ def plain_max_min(gangs: Gangs, rate: FloatArray, scale: FloatArray) -> float:
     cells = jobs * types
     job, kind = np.divmod(np.arange(cells), types)
     z = np.arange(jobs)
-    found = solve(
+    outcome = solve(
         LinearProgram(
             cost=np.append(np.zeros(cells), -1.0),
             low=np.zeros(cells + 1),
@@ -150,8 +150,8 @@ def plain_max_min(gangs: Gangs, rate: FloatArray, scale: FloatArray) -> float:
             ),
         )
     )
-    assert isinstance(found, Optimal)
-    return float(found.x[-1])
+    assert isinstance(outcome, Optimal)
+    return float(outcome.x[-1])
 
 
 def _cpu(work: Callable[[], T], repeat: int = REPEAT) -> tuple[T, float]:

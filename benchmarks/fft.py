@@ -34,7 +34,7 @@ class Row:
         return f"{self.name:34} {self.gpus:5} {self.types:6} {self.jobs:5} {self.cpu_s:9.4f} {target:>7}  {self.how}"
 
 
-HEADER = f"{'':34} {'GPUs':>5} {'types':>6} {'jobs':>5} {'cpu_s':>9} {'target':>7}  found by"
+HEADER = f"{'':34} {'GPUs':>5} {'types':>6} {'jobs':>5} {'cpu_s':>9} {'target':>7}  decided by"
 
 
 def run() -> list[Row]:

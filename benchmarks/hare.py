@@ -34,18 +34,18 @@ def run() -> None:
     _row("HLAS without promotion", paper, lambda: hlas(paper.known, promote=math.inf), "-")
 
 
-def _in_turn(given: Instance) -> Rule:
-    nothing = np.zeros(given.jobs)
+def _in_turn(instance: Instance) -> Rule:
+    nothing = np.zeros(instance.jobs)
     return Rule(nothing, nothing, choice=Choice.FASTEST_IDLE)
 
 
-def _row(name: str, given: Instance, make: Callable[[], Rule], target: str) -> None:
+def _row(name: str, instance: Instance, make: Callable[[], Rule], target: str) -> None:
     rule = make()
-    schedule = run_rule(given, rule)  # compiles
-    if violations(given, schedule):
+    schedule = run_rule(instance, rule)  # compiles
+    if violations(instance, schedule):
         raise AssertionError(f"{name}: not a schedule that can be carried out")
-    spent_s = min(_cpu(lambda: run_rule(given, rule)) for _ in range(REPEATS))
-    jct = weighted_jct_s(given, schedule)
+    spent_s = min(_cpu(lambda: run_rule(instance, rule)) for _ in range(REPEATS))
+    jct = weighted_jct_s(instance, schedule)
     print(f"{name:46} {len(schedule):9} {spent_s:8.4f} {len(schedule) / spent_s:11.0f} {target:>12} {jct:9.1f}")
 
 

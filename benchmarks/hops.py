@@ -82,8 +82,10 @@ def _worst_of_a_run(seed: int) -> Row:
     """The 512 GPUs of `fairlead reproduce hops` with 500 jobs."""
     cluster, jobs = large_cluster(), 500
     trace = workload(seed, jobs, 100.0, HopsJobs("narrow", 1.0, 0.25))  # the same jobs as in earlier measurements
-    found = run_one(cluster, trace, ABLATION["hops-late, rounds only"], seed)
-    return Row(f"worst of a run, seed {seed}", cluster.total_gpus, jobs, found["decision_s"], 1.0, None, found["idle"])
+    numbers = run_one(cluster, trace, ABLATION["hops-late, rounds only"], seed)
+    return Row(
+        f"worst of a run, seed {seed}", cluster.total_gpus, jobs, numbers["decision_s"], 1.0, None, numbers["idle"]
+    )
 
 
 def instance(types: int, nodes: int, size: int, jobs: int, seed: int, *, learnt: bool = False) -> tuple[Cluster, State]:

@@ -51,8 +51,8 @@ def run() -> None:
             _wait_until_taken(port)
             print(f"  then {_get(port, '/v1/status')['jobs']}")
             _measure_reads(port, state)
-            told = _get(port, "/v1/status")["scheduler"]
-            slowest_s, last_s = told["slowest_decision_s"], told["decision_s"]
+            scheduler = _get(port, "/v1/status")["scheduler"]
+            slowest_s, last_s = scheduler["slowest_decision_s"], scheduler["decision_s"]
             print(
                 f"decision, news to commit: slowest {slowest_s:.2f} s, last {last_s:.2f} s (target 2 s: {_met(slowest_s < 2)})"
             )
@@ -83,9 +83,9 @@ def _measure_submits(port: int, state: Path) -> None:
 def _measure_reads(port: int, state: Path) -> None:
     before_s = _cpu_s(state, "service")
     times = _read_while_deciding(port)
-    for path, found in times.items():
-        worst_s = found[int(0.99 * len(found))]
-        shown = f"p50 {found[len(found) // 2] * 1e3:.1f} ms, p99 {worst_s * 1e3:.1f} ms of {len(found)}"
+    for path, taken_s in times.items():
+        worst_s = taken_s[int(0.99 * len(taken_s))]
+        shown = f"p50 {taken_s[len(taken_s) // 2] * 1e3:.1f} ms, p99 {worst_s * 1e3:.1f} ms of {len(taken_s)}"
         print(f"read {path}: {shown} (target p99 100 ms: {_met(worst_s < 0.1)})", flush=True)
     cpu_ms = (_cpu_s(state, "service") - before_s) / sum(map(len, times.values())) * 1e3
     print(f"  {cpu_ms:.1f} ms CPU a read on average in the API process")
@@ -172,7 +172,7 @@ def _read_while_deciding(port: int) -> dict[str, list[float]]:
             times[path].append(time.perf_counter() - began_s)
             assert answer.status == 200, answer.status
     connection.close()
-    return {path: sorted(found) for path, found in times.items()}
+    return {path: sorted(taken_s) for path, taken_s in times.items()}
 
 
 def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:

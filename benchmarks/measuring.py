@@ -18,17 +18,17 @@ ROOT = Path(__file__).resolve().parent.parent
 class Spent:
     cpu_s: float  # user and system, start-up included
     memory_mib: float  # at its peak
-    said: str
+    output: str
 
 
 def spend(arguments: Sequence[str]) -> Spent:
     """`fairlead ARGUMENTS...` from the root of the checkout, with its modules compiled, as they are once it is installed."""
     compile_dir(str(ROOT / "src"), quiet=1)
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
-        process = subprocess.Popen([sys.executable, "-m", "fairlead", *arguments], cwd=ROOT, stdout=said)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        process = subprocess.Popen([sys.executable, "-m", "fairlead", *arguments], cwd=ROOT, stdout=output)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, process.args)
-        said.seek(0)
-        return Spent(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, said.read())
+        output.seek(0)
+        return Spent(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, output.read())

@@ -95,8 +95,8 @@ def all_pairs(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> 
         index=index,
         value=value,
     )
-    found = solve(program, Limit(seconds=ALL_PAIRS_LIMIT_S))
-    return -found.objective if isinstance(found, Optimal) else None
+    outcome = solve(program, Limit(seconds=ALL_PAIRS_LIMIT_S))
+    return -outcome.objective if isinstance(outcome, Optimal) else None
 
 
 def _scale_rows(

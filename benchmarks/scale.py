@@ -74,11 +74,12 @@ def _run_sia() -> None:
 
 def _simulate(where: Sequence[str], target_s: float) -> str:
     spent = spend(["simulate", *where, "-o", "json"])
-    told = json.loads(spent.said)
+    summary = json.loads(spent.output)
     met = "met" if spent.cpu_s <= target_s and spent.memory_mib <= MEMORY_MIB else "MISSED"
     return (
         f"{spent.cpu_s:7.1f} CPU s, {spent.memory_mib:5.0f} MiB (target {target_s:g} s, {MEMORY_MIB} MiB: {met}); "
-        f"{told['rounds']:,} rounds, {told['decisions']:,} decided, {told['mean_active_jobs']:,.0f} active jobs on average"
+        f"{summary['rounds']:,} rounds, {summary['decisions']:,} decided, "
+        f"{summary['mean_active_jobs']:,.0f} active jobs on average"
     )
 
 
