@@ -76,6 +76,14 @@ def test_jain_is_one_where_all_tenants_fare_alike() -> None:
     assert summary(setup(jobs, "v100:2", speeds=ONE_PER_S)).jain_tenants == pytest.approx(1.0)
 
 
+def test_a_job_that_runs_only_as_a_mix_of_types_does_not_count_for_jain() -> None:
+    jobs = [job("a", 2, samples=100.0, model="m", tenant="x", relaxed=True), job("b", at=500.0, model="m", tenant="y")]
+    numbers = summary(setup(jobs, "v100:1,k80:1", "hlas-rounds", speeds=ONE_PER_S))
+
+    assert numbers.jobs_finished == 2
+    assert numbers.jain_tenants == pytest.approx(1.0)
+
+
 def test_a_restart_on_the_same_node_is_no_migration() -> None:
     """The older job comes back to the only GPU after the shorter one."""
     jobs = [job("a", samples=1000.0, model="m"), job("b", samples=50.0, at=10.0, model="m")]

@@ -21,13 +21,13 @@ def _oef(scale: oef.OefScale) -> list[float]:
 
 
 def _hare(scale: hare.HareScale) -> list[float]:
-    """Costs of settings, ablation, switching and sweeps, for one seed."""
+    """Costs of settings, ablation, switching, sweeps and the fit, for one seed."""
     settings = [
         (BATCH if one.load is None and one.jobs >= 100 else 1.0) * 0.02 * one.jobs * scale.intervals / 60
         for one in hare.headlines_of(scale)
     ]
     sweeps = [0.01 * sum(setting.jobs for setting in settings) for settings in hare.sweeps().values()]
-    return [*settings, 0.4, 0.4, *(sweeps if scale.sweeps else [])]
+    return [*settings, 0.4, 0.4, *([*sweeps, 10.0] if scale.sweeps else [])]
 
 
 def _fft(scale: fft.FftScale) -> list[float]:

@@ -189,6 +189,10 @@ def _over_time(state: State, integral: float) -> float | None:
 
 
 def _progress_by_tenant(tenant: np.ndarray, alone_s: FloatArray, jct_s: FloatArray) -> FloatArray:
-    """u  time that the tenant's jobs would have taken alone on their equal share / time that they took."""
-    alone, took = np.bincount(tenant, alone_s), np.bincount(tenant, jct_s)
+    """u  time that the tenant's jobs would have taken alone on their equal share / time that they took.
+
+    A job that runs only as a mix of types has no share of its own to run on, and does not count.
+    """
+    has_share = np.isfinite(alone_s)
+    alone, took = (np.bincount(tenant[has_share], time_s[has_share]) for time_s in (alone_s, jct_s))
     return alone[took > 0] / took[took > 0]
