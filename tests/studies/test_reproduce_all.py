@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -367,7 +368,10 @@ def test_only_wants_names_that_there_are(tiny_oef: Any) -> None:
 def test_an_interrupted_command_says_where_it_goes_on(tmp_path: Path) -> None:
     """A real process and a real Ctrl-C, after the first part of two studies, so that much is left to interrupt."""
     command = [sys.executable, "-m", "fairlead", "reproduce", "all", "--quick", "--only", "fft,oef", "--results"]
-    with subprocess.Popen([*command, str(tmp_path)], stderr=subprocess.PIPE, text=True) as running:
+    heed = partial(
+        signal.signal, signal.SIGINT, signal.SIG_DFL
+    )  # a shell in the background makes its children ignore it
+    with subprocess.Popen([*command, str(tmp_path)], stderr=subprocess.PIPE, text=True, preexec_fn=heed) as running:
         wait_for(lambda: any(tmp_path.glob("*-quick.json")) or running.poll() is not None, "the first part")
         running.send_signal(signal.SIGINT)
         _, message = running.communicate(timeout=PATIENCE_S)
