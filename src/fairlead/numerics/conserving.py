@@ -8,13 +8,13 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.numerics.division import NO_TYPE, best_division, few_ways
+from fairlead.numerics.gangs import cheapest_jobs
 from fairlead.numerics.packing import Packing, counted_program, most_gpus, whole_vertex
 from fairlead.numerics.solve import TOLERANCE, Limit, LinearProgram, Optimal, TimeLimit, solve
 
 ITERATIONS = 1_000_000  # of one solve
 NODES = 50  # of one whole-number solve
 OPEN = 12  # jobs per type that are decided again at first
-ENOUGH = 2.0  # times the GPUs of the cluster: the first program contains jobs that ask for this many
 GAP = 3e-4  # of the sum of |c| over all grants: a round this close to the cheapest is good enough
 EXACT = 1e-9  # of the same: costs this close are equal
 WHOLE = 1e-6  # GPUs: a linear program that is off by less uses exactly K
@@ -123,11 +123,7 @@ def _solved(cells: _PricedCells, bonus: float, iterations: int) -> tuple[_Prices
 
     First for the jobs that are cheap per GPU, twice as many as fit; then the jobs that the prices admit are added.
     """
-    at_best = np.full(len(cells.d), np.inf)
-    np.minimum.at(at_best, cells.jobs, cells.cost / cells.d[cells.jobs])
-    first = np.argsort(at_best, kind="stable")
-    inside = np.zeros(len(cells.d), dtype=np.bool_)
-    inside[first[: np.searchsorted(np.cumsum(cells.d[first]), ENOUGH * cells.Y.sum()) + 1]] = True
+    inside = cheapest_jobs(cells.cost / cells.d[cells.jobs], cells.jobs, cells.d, cells.Y)
     while True:
         outcome = solve(cells.program(inside, bonus), Limit(iterations=iterations))
         if not isinstance(outcome, Optimal):

@@ -162,17 +162,26 @@ class _Relaxed:
     price: FloatArray  # i  dual of the type's row
 
 
+def cheapest_jobs(per_gpu: FloatArray, jobs: IntArray, d: IntArray, Y: IntArray) -> BoolArray:
+    """j  The jobs that are cheapest per GPU, twice as many as fit: a first program of them is seldom too small.
+
+    `per_gpu` is the cost of a GPU in each choice, and `jobs` the job to which the choice belongs.
+    """
+    at_best = np.full(len(d), np.inf)
+    np.minimum.at(at_best, jobs, per_gpu)
+    first = np.argsort(at_best, kind="stable")
+    inside = np.zeros(len(d), dtype=np.bool_)
+    inside[first[: np.searchsorted(np.cumsum(d[first]), ENOUGH * Y.sum()) + 1]] = True
+    return inside
+
+
 def _relax(cells: _GrantCells, iterations: int) -> _Relaxed | None:
     """Solve first for the jobs that are cheap per GPU, twice as many as fit; then add the jobs that the prices admit.
 
     The row of an omitted job is slack, so the job matters only if c - B d is below the price of its GPUs. When there is
     no such job, the optimum of the part is the optimum of the whole.
     """
-    at_best = np.full(len(cells.d), np.inf)
-    np.minimum.at(at_best, cells.jobs, cells.price / cells.d[cells.jobs])
-    first = np.argsort(at_best, kind="stable")
-    inside = np.zeros(len(cells.d), dtype=np.bool_)
-    inside[first[: np.searchsorted(np.cumsum(cells.d[first]), ENOUGH * cells.Y.sum()) + 1]] = True
+    inside = cheapest_jobs(cells.price / cells.d[cells.jobs], cells.jobs, cells.d, cells.Y)
     while True:
         part, mine = cells.part(inside, cells.Y)
         outcome = solve(part.program(), Limit(iterations=iterations))
