@@ -4,13 +4,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check format bench lock clean
+.PHONY: help demo test fuzz simulate kills steer-kills steer-faults truth slurm-versions takeovers check format bench book pictures man lock clean
 
 help:
 	@echo "make demo    eleven policies compared on a built-in cluster and workload: a table and a page; then a short live run"
 	@echo "make test    the whole test suite"
+	@echo "make simulate SEEDS=1000   histories of the service with simulated faults, on all cores"
+	@echo "make takeovers             kill -9 of a service that has a standby, 20 times, and how long clients wait"
+	@echo "make kills KILLS=1000      kill -9 of real daemons, schedulers, shims and jobs at random instants"
+	@echo "make steer-faults          faults of Slurm, of users and of the clock on a real Slurm that is steered"
+	@echo "make steer-kills           30 jobs on a real Slurm, steered by a service that is killed 50 times"
+	@echo "make truth                 40 jobs on a real Slurm and in the simulator, four policies: do both agree? 10 minutes"
+	@echo "make slurm-versions        tests of steering and watching on the Slurm of newer Debian releases"
+	@echo "make fuzz    ten minutes of made-up requests, one leading to the next, against a real service"
 	@echo "make check   ruff, formatting, types, layers"
 	@echo "make bench   benchmarks, CPU seconds of one thread"
+	@echo "make book    the documentation as a site for the browser, in build/book"
+	@echo "make pictures              draw the pictures of the book in docs/images again"
+	@echo "make man     the manual page fairlead(1) in build/man, to be read with: man build/man/fairlead.1"
 	@echo "make lock    renew requirements.lock from pyproject.toml"
 
 demo: $(READY)
@@ -21,18 +32,55 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto tests
 
+SEEDS ?= 1000
+simulate: $(READY)
+	@$(BIN)/python tests/simulation/simulate.py --seeds $(SEEDS)
+
+takeovers: $(READY)
+	@$(BIN)/python tests/service/takeovers.py 20
+
+KILLS ?= 1000
+kills: $(READY)
+	@$(BIN)/python tests/service/kills.py $(KILLS)
+
+steer-faults: $(READY)
+	@$(BIN)/python tests/live/steer_faults.py
+
+steer-kills: $(READY)
+	@$(BIN)/python tests/live/steer_kills.py 50
+
+truth: $(READY)
+	@$(BIN)/python tests/live/steer_truth.py
+
+RELEASES ?= trixie forky
+slurm-versions: $(READY)
+	@$(BIN)/python tests/live/slurm_versions.py $(RELEASES)
+
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz.py 600
+
 check: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks book
+	$(BIN)/ruff format --check src tests benchmarks book
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(READY)
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks book
+	$(BIN)/ruff format src tests benchmarks book
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
+
+book: $(READY)
+	@$(BIN)/python -m book build/book
+
+pictures: $(READY)
+	@$(BIN)/python -m book.pictures
+
+man: $(READY)
+	@mkdir -p build/man
+	@$(BIN)/python -m fairlead.cli.manual > build/man/fairlead.1
 
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

@@ -78,7 +78,11 @@ SECTIONS = (
     "baselines",
     "scale",
     "live",
+    "dashboards",
+    "estimating",
     "switching",
+    "steering",
+    "years",
 )  # each a module with a run() that prints its own table
 
 

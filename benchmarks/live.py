@@ -35,9 +35,10 @@ from fairlead.service.process.daemon import ServiceOptions, serve
 from fairlead.service.api.limits import Limits
 from fairlead.service.process.scheduler import SchedulerOptions
 from fairlead.traces.profiles import load_default_profile
-state, port, cluster, policy = sys.argv[1:]
+state, port, cluster, policy, estimates, round_s = sys.argv[1:]
 serve(ServiceOptions(parse_short_form(cluster), load_default_profile(), Path(state), port=int(port), policy=policy,
-              plan=SchedulerOptions(engine="pretend", round_s=5.0), limits=Limits(requests_per_s=1e9, burst=1e9)))
+              plan=SchedulerOptions(engine="pretend", round_s=float(round_s)), limits=Limits(requests_per_s=1e9, burst=1e9),
+              estimates=float(estimates)))
 """
 
 
@@ -48,10 +49,10 @@ def run() -> None:
         state = Path(folder) / "state"
         with serving(state, kill=True) as port:
             _measure_submits(port, state)
-            _wait_until_taken(port)
-            print(f"  then {_get(port, '/v1/status')['jobs']}")
+            wait_until_taken(port)
+            print(f"  then {get(port, '/v1/status')['jobs']}")
             _measure_reads(port, state)
-            scheduler = _get(port, "/v1/status")["scheduler"]
+            scheduler = get(port, "/v1/status")["scheduler"]
             slowest_s, last_s = scheduler["slowest_decision_s"], scheduler["decision_s"]
             print(
                 f"decision, news to commit: slowest {slowest_s:.2f} s, last {last_s:.2f} s (target 2 s: {_met(slowest_s < 2)})"
@@ -60,7 +61,7 @@ def run() -> None:
             began_s = time.perf_counter()
             with serving(state) as port:
                 took_s = time.perf_counter() - began_s
-                start_s = _get(port, "/v1/status")["scheduler"]["start_s"]
+                start_s = get(port, "/v1/status")["scheduler"]["start_s"]
                 print(
                     f"restart after {after}: {took_s:.2f} s until it answers (target 5 s: {_met(took_s < 5)}), of it {start_s:.2f} s to "
                     f"load and to reconcile; {_cpu_s(state, 'service') + _cpu_s(state, 'scheduler'):.2f} s CPU in both processes",
@@ -70,7 +71,7 @@ def run() -> None:
 
 def _measure_submits(port: int, state: Path) -> None:
     began_s, before_s = time.perf_counter(), _cpu_s(state, "service")
-    _together(port)
+    together(port)
     rate = JOBS / (time.perf_counter() - began_s)
     cpu_ms = (_cpu_s(state, "service") - before_s) / JOBS * 1e3
     print(
@@ -92,13 +93,14 @@ def _measure_reads(port: int, state: Path) -> None:
 
 
 @contextmanager
-def serving(state: Path, *, kill: bool = False) -> Iterator[int]:
-    """`kill`: ends both processes with -9."""
+def serving(state: Path, *, kill: bool = False, estimates: float = 0.1, round_s: float = 5.0) -> Iterator[int]:
+    """`kill` ends both processes with -9; `estimates` is the part of a CPU for start estimates."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     os.environ["FAIRLEAD_CREDENTIALS"] = str(state.parent / "credentials.json")
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(state), str(port), CLUSTER, POLICY], stdout=subprocess.DEVNULL
+        [sys.executable, "-c", SERVE, str(state), str(port), CLUSTER, POLICY, str(estimates), str(round_s)],
+        stdout=subprocess.DEVNULL,
     )
     try:
         _wait_until_up(port, process)
@@ -120,7 +122,7 @@ def _cpu_s(state: Path, who: str) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _submit(port: int, number: int, of: int, jobs: int) -> None:
+def submit(port: int, number: int, of: int, jobs: int) -> None:
     connection, headers = http.client.HTTPConnection("127.0.0.1", port), _headers()
     for i in range(number, jobs, of):
         job = {
@@ -140,12 +142,12 @@ def _submit(port: int, number: int, of: int, jobs: int) -> None:
 def _submit_all(port: int, number: int) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         of = PROCESSES * THREADS
-        done = [pool.submit(_submit, port, number * THREADS + thread, of, JOBS) for thread in range(THREADS)]
+        done = [pool.submit(submit, port, number * THREADS + thread, of, JOBS) for thread in range(THREADS)]
         for one in done:
             one.result()
 
 
-def _together(port: int) -> None:
+def together(port: int) -> None:
     workers = [multiprocessing.Process(target=_submit_all, args=(port, number)) for number in range(PROCESSES)]
     for worker in workers:
         worker.start()
@@ -163,7 +165,7 @@ def _read_while_deciding(port: int) -> dict[str, list[float]]:
     while time.perf_counter() < give_up_s:
         if time.perf_counter() > submitted_s + 0.5:
             submitted_s = time.perf_counter()
-            _submit(port, 0, 1, 1)
+            submit(port, 0, 1, 1)
         for path in paths:
             began_s = time.perf_counter()
             connection.request("GET", path, headers=headers)
@@ -178,20 +180,20 @@ def _read_while_deciding(port: int) -> dict[str, list[float]]:
 def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None:
         try:
-            if _get(port, "/v1/health")["status"] == "ok":
+            if get(port, "/v1/health")["status"] == "ok":
                 return
         except OSError:
             time.sleep(0.02)
     raise RuntimeError(f"the service ended with code {process.returncode}")
 
 
-def _wait_until_taken(port: int) -> None:
-    while _get(port, "/v1/status")["jobs"]["submitted"]:
+def wait_until_taken(port: int) -> None:
+    while get(port, "/v1/status")["jobs"]["submitted"]:
         time.sleep(0.2)
     time.sleep(6.0)  # a round later whoever can run does
 
 
-def _get(port: int, path: str) -> Any:
+def get(port: int, path: str) -> Any:
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("GET", path, headers=_headers() if path != "/v1/health" else {})
     answer = json.loads(connection.getresponse().read())

@@ -28,27 +28,73 @@ from fairlead.traces.profiles import load_default_profile
 state = Path(sys.argv[1])
 policy = None if state.exists() else "fifo"  # a policy that is named replaces the one of before
 serve(ServiceOptions(parse_short_form("v100:6,k80:4"), load_default_profile(), state, port=int(sys.argv[2]), policy=policy,
-              plan=SchedulerOptions(round_s=1.0, min_run_s=0.0), patience=Patience(deaths=10**6, longest_pause_s=0.05)))
+              standby="--standby" in sys.argv, plan=SchedulerOptions(round_s=1.0, min_run_s=0.0), patience=Patience(deaths=10**6, longest_pause_s=0.05)))
 """
+
+
+@contextmanager
+def serving_at_home(home: Path, environment: dict[str, str], *words: str) -> Iterator[Client]:
+    """`fairlead serve` with these options by a user whose home directory this is, until the end of the block.
+
+    It keeps its state and its log there.
+    """
+
+    def client() -> Client:
+        saved = json.loads((home / ".config/fairlead/credentials.json").read_text())
+        return Client(saved["url"], saved["token"])
+
+    def answers() -> bool:
+        try:
+            return bool(client().get("/status"))
+        except (OSError, UnreachableError):
+            return False
+
+    command = [
+        sys.executable,
+        "-m",
+        "fairlead.cli.main",
+        "serve",
+        "--port",
+        "0",
+        "--state",
+        str(home / "state"),
+        *words,
+    ]
+    with (home / "log").open("a") as log:
+        daemon = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=home)
+    try:
+        wait_for(lambda: answers() or daemon.poll() is not None, "the service to start")
+        assert daemon.poll() is None, (home / "log").read_text()
+        yield client()
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        try:
+            daemon.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            raise
 
 
 class Service:
     """`fairlead serve` in processes of its own; its two pids stand in the lock files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, descriptors: int | None = None) -> None:
         self.folder, self.state = folder, folder / "state"
+        self.descriptors = descriptors  # the most that a process of it may open
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         log = (self.folder / "serve.log").open("ab")
         environment = {
             **os.environ,
             "FAIRLEAD_CREDENTIALS": str(self.folder / "credentials.json"),
             "SECRET_OF_HOST": "hunter2",
         }
-        command = [sys.executable, "-c", SERVE, str(self.state), str(self.port)]
+        command = [sys.executable, "-c", SERVE, str(self.state), str(self.port), *options]
+        if self.descriptors is not None:
+            command = ["sh", "-c", f'ulimit -n {self.descriptors} && exec "$@"', "sh", *command]
         self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         log.close()
 
@@ -93,8 +139,8 @@ class Service:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Service]:
-    service = Service(folder)
+def running(folder: Path, descriptors: int | None = None) -> Iterator[Service]:
+    service = Service(folder, descriptors)
     service.start()
     try:
         wait_for(lambda: (folder / "credentials.json").exists() or service.ended(), "the first start")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import suppress
 from pathlib import Path
 
 from fairlead.engines.local import shim
-from fairlead.engines.local.processes import is_locked, signal_group
+from fairlead.engines.local.processes import forget_groups, is_locked, kill_all
 from waiting import wait_for
 
 
@@ -17,5 +16,6 @@ def end_leases(state: Path) -> None:
         directory = description.parent
         with suppress(FileNotFoundError):
             shim.claim(str(directory / shim.CLAIM), {"revoked": True})  # a shim that comes later does not run it
-        signal_group(directory, signal.SIGKILL)
+        wait_for(lambda directory=directory: not kill_all(directory), "the end of a lease")  # type: ignore[misc]
         wait_for(lambda alive=directory / shim.ALIVE: not is_locked(alive), "the end of a shim")  # type: ignore[misc]
+        forget_groups(directory)

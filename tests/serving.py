@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
+import numpy as np
 
 from building import THREE
 from fairlead.engines.local.files import LocalReader
-from fairlead.engines.requests import SetPolicy, SetTenant, Submit
+from fairlead.engines.requests import SetLimits, SetPolicy, SetTenant, Submit
 from fairlead.model.cluster import parse_short_form
-from fairlead.model.events import Arrived, Event, PolicySet, TenantSet
+from fairlead.model.decision import Cause, Decision
+from fairlead.model.events import Arrived, Event, LimitsSet, PolicySet, Started, TenantSet
 from fairlead.rounds.journal import Header
-from fairlead.service.api.app import build_app
 from fairlead.service.api.context import ServiceContext
 from fairlead.service.api.limits import Limits
 from fairlead.service.api.scheduler_state import SchedulerState
+from fairlead.service.api.server import build_server, serve_on
 from fairlead.service.store import request_queue
 from fairlead.service.store.database import open_reader, open_writer
 from fairlead.service.store.directory import make, open_directory
@@ -32,6 +34,7 @@ from fairlead.service.store.reads import Reads
 from fairlead.service.store.tables import EVENTS, REQUESTS
 from fairlead.service.store.tokens import Role, Tokens, new_token, store_token
 from fairlead.service.store.writer import Writer
+from fairlead.service.web.site import WebSite, build_site
 from fairlead.studies.journals.folding import open_state
 from waiting import PATIENCE_S
 
@@ -76,6 +79,8 @@ class World:
                 self.happen(Arrived(time.time(), replace(request.spec, arrival_s=time.time())))
             elif isinstance(request, SetTenant):
                 self.happen(TenantSet(time.time(), request.tenant, request.weight, request.quotas))
+            elif isinstance(request, SetLimits):
+                self.happen(LimitsSet(time.time(), request.tenant, request.limits))
             elif isinstance(request, SetPolicy):
                 self.happen(PolicySet(time.time(), request.policy, request.parameters))
         self.log.commit(found[-1][0] if found else self.log.taken)
@@ -86,7 +91,13 @@ class World:
 
 
 @contextmanager
-def world(path: Path, limits: Limits | None = None) -> Iterator[World]:
+def world(
+    path: Path,
+    limits: Limits | None = None,
+    proxies: Sequence[str] = (),
+    scheduler: Callable[[], SchedulerState] = lambda: SchedulerState(ready=True),
+    only_watches: bool = False,
+) -> Iterator[World]:
     directory = open_directory(path / "state")
     make(directory, header())
     connection, events = open_writer(directory.requests, REQUESTS), open_writer(directory.events, EVENTS)
@@ -99,11 +110,12 @@ def world(path: Path, limits: Limits | None = None) -> Iterator[World]:
         tokens,
         reads,
         limits or Limits(),
-        scheduler=lambda: SchedulerState(ready=True),
+        scheduler=scheduler,
+        only_watches=only_watches,
         patience_s=0.0,
     )
     try:
-        with listening(service) as url, httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
+        with listening(service, proxies) as url, httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             yield World(service, open_log(events), client)
     finally:
         writer.close()
@@ -112,15 +124,28 @@ def world(path: Path, limits: Limits | None = None) -> Iterator[World]:
 
 
 @contextmanager
-def listening(service: ServiceContext) -> Iterator[str]:
+def listening(
+    service: ServiceContext, proxies: Sequence[str] = (), build: Callable[[ServiceContext], WebSite] = build_site
+) -> Iterator[str]:
     """The app behind a real web server, on a free port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        config = uvicorn.Config(build_app(service), log_config=None, access_log=False, timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
+        server = build_server(service, proxies, build)
+        server.config.timeout_graceful_shutdown = 1
+        server.config.timeout_keep_alive = int(PATIENCE_S)  # on a busy machine, a test may be silent for a while
+        thread = threading.Thread(target=serve_on, args=(server, taken))
         thread.start()
         try:
             yield f"http://127.0.0.1:{taken.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()
+
+
+def start(here: World, id_: str, node: int = 0) -> None:
+    """The job gets a GPU and begins."""
+    jobs = np.array([here.log.state.position[id_]])
+    decision = Decision(time.time(), Cause.ROUND, jobs[:0], jobs, (((node, 1),),), math.inf, "")
+    here.log.decision(decision)
+    here.log.state.fold(decision)
+    here.happen(Started(time.time(), jobs, np.array([1.0]), np.array([time.time()])))
+    here.log.commit(here.log.taken)

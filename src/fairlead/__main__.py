@@ -1,3 +1,3 @@
-from fairlead.cli.main import main
+from fairlead.cli.entry import main
 
 main()

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from building import job, setup
 from fairlead.cli.main import main
+from fairlead.studies.runs.simulate import simulate
 
 INSTANCE = '{"gpus": {"k80": 8, "v100": 8}, "tenants": [{"name": "a", "speedups": {"k80": 1, "v100": 7}}, {"name": "b", "weight": 2, "speedups": {"k80": 1, "v100": 2}}]}'
 
@@ -62,6 +64,26 @@ def test_a_wrong_request_ends_with_code_2_and_one_message(
 ) -> None:
     assert fairlead(monkeypatch, *arguments, instance) == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_a_watched_cluster_is_not_judged_by_the_promises_of_a_policy_that_only_advised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, watched = tmp_path / "run.jsonl", tmp_path / "watched.jsonl"
+    simulate(setup([job(id_, 2, samples=4000.0) for id_ in "abc"], "v100:2", "oef-coop"), run)
+    header, *records = run.read_text().splitlines(keepends=True)
+    watched.write_text(
+        "".join([json.dumps(json.loads(header) | {"shadow": True}, separators=(",", ":")) + "\n", *records])
+    )
+
+    assert fairlead(monkeypatch, "audit", str(watched), "-o", "json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert fairlead(monkeypatch, "audit", str(watched)) == 0
+    table = " ".join(capsys.readouterr().out.split())
+
+    assert report["decided_by"] == "Slurm"
+    assert {one["standing"] for one in report["promises"]} == {"not promised"}
+    assert "Slurm decided, and oef-coop only advised: nothing was promised" in table
 
 
 @pytest.mark.parametrize("verb", ["audit", "replay"])

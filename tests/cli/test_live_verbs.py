@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli.operate import parse_quota
 from fairlead.model.errors import InputError
+from fairlead.model.quota_text import parse_quota
 from fairlead.service.client import Client, save_credentials
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
@@ -98,7 +98,7 @@ def test_setting_neither_weight_nor_quota_is_refused(tmp_path: Path) -> None:
     done = fairlead("tenants", "set", "vision", home=tmp_path)
 
     assert done.returncode == 2
-    assert "give --weight, --quota or both" in done.stderr
+    assert "give --weight, --quota or a limit such as --max-queued" in done.stderr
 
 
 def test_the_doctor_reports_an_absent_service_and_succeeds(tmp_path: Path) -> None:

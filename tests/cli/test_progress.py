@@ -18,7 +18,7 @@ def test_a_long_run_prints_how_far_it_is(capsys: pytest.CaptureFixture[str], mon
         out, err = capsys.readouterr()
         assert out == ""
         printed.append(err)
-        return len(re.findall(r"(?m)^comparing: 4 of 9 done, .+ so far, about .+ left$", "".join(printed))) >= 2
+        return len(re.findall(r"(?m)^comparing: 4 of 9 done, .+ so far.*$", "".join(printed))) >= 2
 
     with output.show_progress("comparing") as report:
         report(2, 9)
@@ -37,10 +37,24 @@ def test_a_quick_run_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     ("reports", "text"),
     [
         ([], "20s so far"),
-        ([(0, 9)], "0 of 9 done, 20s so far"),
-        ([(0, 9), (3, 9)], "3 of 9 done, 20s so far, about 40s left"),
-        ([(6, 9), (8, 9)], "8 of 9 done, 20s so far, about 10s left"),  # six were done before
+        ([(0, 9, 0.0)], "0 of 9 done, 20s so far"),
+        ([(0, 9, 0.0), (3, 9, 20.0)], "3 of 9 done, 20s so far, about 40s left"),
+        ([(6, 9, 0.0), (8, 9, 20.0)], "8 of 9 done, 20s so far, about 10s left"),  # six were done before
+        ([(0, None, 0.0), (8, None, 20.0)], "8 done, 20s so far"),  # the total is not known
     ],
 )
-def test_time_left_counts_only_what_was_done_since(reports: list[tuple[int, int]], text: str) -> None:
+def test_time_left_counts_only_what_was_done_since(reports: list[output.Reported], text: str) -> None:
     assert output.progress_text(reports, 20.0) == text
+
+
+def test_time_left_counts_down_until_the_next_part_ends() -> None:
+    reports = [(0, 5, 0.0), (4, 5, 20.0)]
+
+    texts = [output.progress_text(reports, spent_s) for spent_s in (20.0, 22.0, 24.0, 60.0)]
+
+    assert [text.partition("so far")[2] for text in texts] == [
+        ", about 5s left",
+        ", about 3s left",
+        ", about 1s left",
+        "",
+    ]

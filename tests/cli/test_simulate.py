@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 
 from checker import check_journal
 from fairlead.cli.main import main
+from fairlead.cli.run_table import LABELS
 from fairlead.model.allocation import Level
 from fairlead.policies import REGISTRY
 
@@ -185,8 +187,8 @@ def test_every_key_of_the_contract_is_there(policy: str, simulate: Simulate) -> 
 def test_a_policy_of_single_tasks_has_a_dash_for_its_decisions(simulate: Simulate) -> None:
     completed = simulate(policy="hare-online")
 
-    (line,) = [line for line in completed.out.splitlines() if "decision " in line]
-    assert "mean -  p99 -  max -  total -" in line
+    (line,) = [line for line in completed.out.splitlines() if "CPU time of a decision" in line]
+    assert "mean -, p99 -, max -, total -" in line
 
 
 def test_a_trace_without_jobs_is_refused(files: Path, simulate: Simulate) -> None:
@@ -211,6 +213,15 @@ def test_the_table_names_the_policy_the_trace_and_its_metrics(simulate: Simulate
     assert completed.code == 0
     assert "fifo on trace" in completed.out
     assert "jobs finished" in completed.out
+
+
+def test_the_table_has_words_and_units_instead_of_keys(simulate: Simulate) -> None:
+    summary, lines = simulate("-o", "json").json, simulate().out
+
+    shown = set(summary) - {"policy", "tenants", "jobs_total"}
+    assert shown <= set(LABELS)
+    assert not re.search(r"p50|[a-z]_[a-z]|-inf", lines)
+    assert re.search(rf"GPU time in use +│ {summary['gpu_utilisation']:.1%}", lines)
 
 
 def test_durations_take_a_suffix(simulate: Simulate) -> None:

@@ -111,6 +111,7 @@ class Far:
         self.launched: dict[Key, Lease] = {}
         self.saved: dict[str, float] = {}
         self.down: set[str] = set()
+        self.closed: set[str] = set()  # nodes that take no new leases
         self.foreign: dict[str, int] = dict.fromkeys(SIZE, 0)  # GPUs that jobs of others hold
 
     def go_on(self) -> float:
@@ -236,10 +237,16 @@ class FarRunner:
         there = [self.cluster.runs[key] for key in leases if key in self.cluster.runs]
         sights = {run.lease.key: self._sight(run) for run in there if self._can_be_seen(run)}
         usable = {node: SIZE[node] - count for node, count in self.cluster.foreign.items()}
-        return Look(sights, frozenset(self.cluster.down), usable)
+        return Look(sights, frozenset(self.cluster.down), usable, frozenset(self.cluster.closed))
 
     def recall(self, key: Key) -> Lease | None:
         return self.cluster.launched.get(key)
+
+    def jobs(self) -> set[str]:
+        return {job for job, _ in self.cluster.launched}
+
+    def numbers(self, job: str) -> list[int]:
+        return sorted(number for of, number in self.cluster.launched if of == job)
 
     def revoke(self, key: Key) -> bool:
         self.cluster.go_on()

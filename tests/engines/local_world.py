@@ -18,6 +18,7 @@ from engine_world import CLUSTER, STEPS, Does, LiveWorld
 from fairlead.engines.leases import Lease
 from fairlead.engines.local.devices import slots_as_devices
 from fairlead.engines.local.files import LocalReader
+from fairlead.engines.local.hierarchies import find
 from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.local.shim import LOG
 from fairlead.engines.requests import Command
@@ -67,7 +68,8 @@ class LocalWorld(LiveWorld):
         self.connect()
 
     def _open(self) -> LocalRunner:
-        return LocalRunner(self.root / "state", slots_as_devices(CLUSTER.nodes, CLUSTER.node_gpus.tolist()))
+        devices = slots_as_devices(CLUSTER.nodes, CLUSTER.node_gpus.tolist())
+        return LocalRunner(self.root / "state", devices, hierarchies=find())  # the warm world has no control groups
 
     def again(self) -> Runner:
         self.runner = self._open()
@@ -80,17 +82,7 @@ class LocalWorld(LiveWorld):
         self._woken.wait(seconds)
 
     def command(self, does: Does, max_retries: int) -> Command:
-        run = {
-            Does.TRAIN: f"exec {sys.executable} {self.root}/training.py {STEPS:g} {PAUSE} {self.root}/over",
-            Does.END: "true",
-            Does.FAIL: "exit 3",
-            Does.DEAF: "trap '' TERM USR1; echo deaf; while true; do sleep 0.1; done",
-            Does.NOTHING_THERE: "true",
-        }[does]
-        workdir = self.root / "missing" if does is Does.NOTHING_THERE else self.root
-        env = {"PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
-        grace_s = 1.0 if does is Does.DEAF else PATIENCE_S
-        return Command(run, workdir=str(workdir), env=env, grace_s=grace_s, max_retries=max_retries)
+        return commands(self.root, does, max_retries)
 
     def under_way(self, id_: str) -> None:
         key = (id_, int(self.state.leases[self.state.position[id_]]))
@@ -121,8 +113,7 @@ class LocalWorld(LiveWorld):
             yield json.loads(path.read_text())
 
     def shims(self, id_: str) -> list[int]:
-        wanted = str(self.runner.root / "leases" / id_) + "/"
-        return [pid for pid, words in processes() if any(word.startswith(wanted) for word in words)]
+        return shims(str(self.runner.root / "leases" / id_) + "/")
 
     def alive(self, id_: str) -> int:
         """Process groups of the job with a process that is not dead."""
@@ -139,6 +130,34 @@ class LocalWorld(LiveWorld):
                 with suppress(ProcessLookupError, KeyError):
                     os.killpg(claim["group"], signal.SIGKILL)
             wait_for(lambda id_=id_: not self.shims(id_), "the end of a shim whose job has ended")  # type: ignore[misc]
+
+
+def commands(root: Path, does: Does, max_retries: int) -> Command:
+    """What a job of real processes executes; `root` has the program that trains."""
+    run = {
+        Does.TRAIN: f"exec {sys.executable} {root}/training.py {STEPS:g} {PAUSE} {root}/over",
+        Does.END: "true",
+        Does.FAIL: "exit 3",
+        Does.DEAF: "trap '' TERM USR1; echo deaf; while true; do sleep 0.1; done",
+        Does.NOTHING_THERE: "true",
+    }[does]
+    workdir = root / "missing" if does is Does.NOTHING_THERE else root
+    env = {"PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
+    grace_s = 1.0 if does is Does.DEAF else PATIENCE_S
+    return Command(run, workdir=str(workdir), env=env, grace_s=grace_s, max_retries=max_retries)
+
+
+def shims(folder: str) -> list[int]:
+    """The processes that watch over leases in `folder`."""
+    named = [pid for pid, words in processes() if any(word.startswith(folder) for word in words)]
+    return [pid for pid in named if not is_child(pid, named)]
+
+
+def is_child(pid: int, parents: list[int]) -> bool:
+    """Whether one of these is its parent: a process that was just forked still looks like it."""
+    with suppress(OSError, ValueError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) in parents
+    return True  # it is gone
 
 
 def processes() -> Iterator[tuple[int, list[str]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,7 @@ from virtual_world import VirtualWorld
 
 from fairlead.engines.leases import OVER
 from fairlead.engines.requests import Cancel, Drain, Hold, Release, Resume
-from fairlead.model.events import (
-    Failed,
-)
+from fairlead.model.events import Failed, NodeDown
 from fairlead.model.lifecycle import ENDED, Phase
 
 
@@ -93,7 +92,10 @@ class Chaos:
             self.world.ask(Cancel(id_))
 
     def come_to_rest(self) -> None:
-        """Everything works again, whoever is held is released, and who never ends is cancelled."""
+        """Everything works again, held jobs are released, and jobs that never end are cancelled.
+
+        It is over once all jobs have ended and the engine has looked at the nodes again: all their GPUs are free.
+        """
         world = self.world
         if isinstance(world, FarWorld):
             world.calm_down()
@@ -116,10 +118,14 @@ class Chaos:
             if starts and all(world.phase(id_) is Phase.WAITING for id_ in starts):
                 world.decide((), starts)
             world.wait(self.pause_s / 2)
-            if all(world.phase(id_) in ENDED for id_ in world.state.position):
+            if all(world.phase(id_) in ENDED for id_ in world.state.position) and self.all_is_free():
                 return
         stuck = {id_: world.phase(id_).name for id_ in world.state.position if world.phase(id_) not in ENDED}
-        raise AssertionError(f"never came to an end: {stuck}")
+        raise AssertionError(f"never came to an end: {stuck}, free GPUs by node: {world.state.node_free.tolist()}")
+
+    def all_is_free(self) -> bool:
+        state = self.world.state
+        return bool(state.node_up.all()) and state.node_free.tolist() == list(SIZE.values())
 
 
 def come_through(chaos: Chaos) -> None:
@@ -140,17 +146,26 @@ def come_through(chaos: Chaos) -> None:
         runs = [run for key, run in world.runs.items() if key[0] == id_]
         assert all(run.sight.condition in OVER for run in runs)
         if world.phase(id_) is Phase.FINISHED:
-            assert sum(run.sight.code == 0 for run in runs) == 1
-    assert world.state.node_free.tolist() == [2, 1]
+            finished = [run for run in runs if run.sight.code == 0]
+            assert finished
+            assert sum(not given_up(world, run) for run in finished) <= 1
+    assert chaos.all_is_free()
     assert len(world.engine._situation.fleet) == 0
 
 
-@pytest.mark.parametrize("seed", range(60))
+def given_up(world: VirtualWorld | FarWorld, run: Any) -> bool:
+    """Whether a node of the lease fell silent later: its job may have been started elsewhere meanwhile."""
+    launched_s = run.arrives_s if isinstance(world, FarWorld) else run.since_s
+    downs = (event for event in world.told if isinstance(event, NodeDown) and event.time_s >= launched_s)
+    return any(CLUSTER.nodes[event.node] in run.lease.nodes for event in downs)
+
+
+@pytest.mark.parametrize("seed", range(110))
 def test_whatever_happens_every_job_comes_to_its_end_once(seed: int) -> None:
     come_through(Chaos(seed, VirtualWorld()))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(110), 229, 307])
 def test_whatever_happens_far_away_every_job_comes_to_its_end_once(seed: int) -> None:
     """The engine is slow, queues, picks devices, is shared with others, and one of ten commands and looks gets lost."""
     come_through(Chaos(seed, FarWorld(mishaps=0.1, seed=seed, rate=2.0, pauses=False)))

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.engines.local.devices import choose_devices
+from fairlead.engines.leases import Condition, Gpu, Lease
+from fairlead.engines.local.devices import Slots, choose_devices
 from fairlead.engines.local.nvml import Detection, Device, detect
-from fairlead.model.cluster import parse_short_form
+from fairlead.engines.local.runner import LocalRunner
+from fairlead.engines.requests import Command
+from fairlead.model.cluster import Cluster, parse_short_form
 from fairlead.model.errors import InputError
+from waiting import until_told, wait_for
 
 NVML = """
 #include <string.h>
@@ -88,3 +92,35 @@ def test_slots_are_numbered_and_labelled_as_emulated(found: Detection, emulate: 
     assert list(devices.numbers.values()) == [0, 1, 2, 3]
     assert devices.emulated
     assert devices.note.startswith("EMULATED")
+
+
+def runner_on(cluster: Cluster, root: Path, first: Cluster | None = None) -> LocalRunner:
+    """A runner on emulated GPUs that began with the nodes of `first`, which others have joined since."""
+    nothing = Detection((), "no driver")
+    return LocalRunner(root, Slots(choose_devices(first or cluster, nothing), nothing, lambda: cluster))
+
+
+def test_after_a_restart_a_lease_keeps_its_device_and_no_other_lease_gets_it(tmp_path: Path) -> None:
+    """Node v100-3 joined after v100-2, and was used before it."""
+    now = parse_short_form("v100:3x1")
+    before = runner_on(now, tmp_path / "state", first=parse_short_form("v100:1x1"))
+    command = Command(f"echo $CUDA_VISIBLE_DEVICES > $FAIRLEAD_JOB\n{until_told('over')}", workdir=str(tmp_path))
+    running = Lease("running", 1, (Gpu("v100-3", "v100", 0),), command)
+    before.launch(running)
+
+    after = runner_on(now, tmp_path / "state")
+    after.adopt(running)
+    leases = [running] + [Lease(node, 1, (Gpu(node, "v100", 0),), command) for node in ("v100-1", "v100-2")]
+    for lease in leases[1:]:
+        after.launch(lease)
+    (tmp_path / "over").touch()
+    for lease in leases:
+        wait_for(lambda lease=lease: _code(after, lease) == 0, "the end of a lease")  # type: ignore[misc]
+
+    numbers = [(tmp_path / lease.job).read_text().strip() for lease in leases]
+    assert sorted(numbers) == ["0", "1", "2"]
+
+
+def _code(runner: LocalRunner, lease: Lease) -> int | None:
+    sight = runner.look([lease.key]).sight(lease.key)
+    return sight.code if sight.condition is Condition.ENDED else None

@@ -58,6 +58,18 @@ def test_a_job_whose_gpus_others_use_does_not_fail_for_it_however_often() -> Non
     assert world.phase("a") is Phase.STARTING
 
 
+def test_a_job_that_queues_for_a_closed_node_waits_again_before_the_node_can_be_granted_once_more() -> None:
+    """Otherwise it would always be held by the next job that waits for it, and would always count as usable."""
+    world = busy_far_world()
+    world.cluster.closed.add("v100-1")
+
+    refused = world.until(Refused, "a")
+
+    assert refused.reason == "was queued for a node that takes no jobs now: Resources"
+    assert refused.time_s < world.runner.capabilities.queue_s
+    assert world.state.nodes.usable[FAST] == 0, "in the same step"
+
+
 def test_a_queued_job_that_is_stopped_is_taken_back_from_the_queue() -> None:
     world = busy_far_world()
     world.stop("a")

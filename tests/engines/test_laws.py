@@ -40,6 +40,16 @@ class Bench:
         self.runner.launch(lease)
         return lease
 
+    def ask_to_stop(self, lease: Lease) -> None:
+        """Until the request got through, as the engine does."""
+
+        def reached() -> bool:
+            self.world.rest(0.05)
+            self.sight(lease.key)
+            return self.runner.ask_to_stop(lease)
+
+        wait_for(reached, f"the request to reach {lease.key}")
+
     def sight(self, key: Key) -> Sight:
         return self.runner.look([key]).sight(key)
 
@@ -144,7 +154,8 @@ def test_5_a_lease_that_runs_cannot_be_revoked(bench: Bench) -> None:
 def test_6_commands_can_be_repeated_and_come_too_late(bench: Bench) -> None:
     lease = bench.launch(Does.TRAIN)
     bench.until(lease.key, Condition.RUNNING)
-    for _ in range(3):
+    bench.ask_to_stop(lease)
+    for _ in range(2):
         bench.runner.ask_to_stop(lease)
     end = bench.until(lease.key, *OVER)
 
@@ -174,12 +185,15 @@ def test_8_another_runner_knows_what_this_one_did(bench: Bench) -> None:
     lease = bench.launch(Does.TRAIN)
     assert bench.runner.recall(lease.key) == lease
     assert bench.runner.recall(("a", 2)) is None
+    assert (set(bench.runner.jobs()), list(bench.runner.numbers("a"))) == ({"a"}, [1])
+    assert list(bench.runner.numbers("nobody")) == []
     bench.until(lease.key, Condition.RUNNING)
-    bench.runner.ask_to_stop(lease)
+    bench.ask_to_stop(lease)
 
     bench.runner = bench.world.again()
 
     assert bench.runner.recall(lease.key) == lease
+    assert (set(bench.runner.jobs()), list(bench.runner.numbers("a"))) == ({"a"}, [1])
     end = bench.until(lease.key, *OVER)
     assert end.asked
     assert end.code in (85, 128 + 15)  # a script that had not come up yet dies of the signal

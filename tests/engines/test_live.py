@@ -5,17 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from engine_world import FAST, SLOW, STEPS, Does
+from engine_world import CLUSTER, FAST, SLOW, STEPS, Does
 from virtual_world import VirtualRunner, VirtualWorld
 
 from fairlead.engines.fleet import Fleet, Live, Story
 from fairlead.engines.leases import Condition, Lease, Report, Sight
 from fairlead.engines.outbox import Outbox
 from fairlead.engines.progress import measure
-from fairlead.engines.requests import Cancel, Command, Drain, Hold, Release, Resume, SetPolicy, SetTenant
+from fairlead.engines.requests import Cancel, Command, Drain, Hold, Release, Resume, SetPolicy, SetTenant, Submit
 from fairlead.model.events import (
     Cancelled,
-    Failed,
     Finished,
     Held,
     Lost,
@@ -24,6 +23,7 @@ from fairlead.model.events import (
     NodeUp,
     NodeUsable,
     PolicySet,
+    Progress,
     Refused,
     Released,
     Started,
@@ -31,6 +31,7 @@ from fairlead.model.events import (
     TenantSet,
 )
 from fairlead.model.handshake import CHECKPOINTED
+from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import HAS_GPUS, Phase
 
 
@@ -121,19 +122,6 @@ def test_a_lease_that_is_claimed_only_after_it_was_asked_to_stop_is_asked_again(
     assert world.runner.runs["a", 1].sight.code == CHECKPOINTED
 
 
-def test_a_job_that_was_refused_is_tried_again_after_a_while_that_doubles() -> None:
-    world = VirtualWorld()
-    world.add("a", Does.NOTHING_THERE)
-    waits = []
-    for kind in (Refused, Refused, Failed):
-        world.wait(0.0)
-        decided_s = world.engine.now()
-        world.decide((), {"a": FAST})
-        waits.append(round(world.until(kind, "a").time_s - decided_s, 1))
-
-    assert waits == [0.0, 1.0, 2.0]
-
-
 def test_a_job_that_ran_in_between_is_not_refused_in_a_row() -> None:
     world = VirtualWorld()
     world.add("a", Does.NOTHING_THERE)
@@ -215,6 +203,20 @@ def test_a_job_that_finishes_while_its_node_is_drained_does_not_run_again() -> N
 
     world.until(Finished, "a")
     assert len(world.runner.runs) == 1
+
+
+def test_a_job_of_unknown_length_that_finishes_while_its_node_is_drained_has_done_what_it_reported() -> None:
+    world = VirtualWorld()
+    world.commands["a"] = world.command(Does.TRAIN, 0)
+    world.ask(Submit(JobSpec("a", "t", "m", 0.0, 1, None), world.commands["a"]))
+    world.start("a")
+    world.until(Started, "a")
+    world.settle(STEPS / 20 - 0.25)  # it ends before it notices
+    world.ask(Drain("v100-1"))
+    world.settle(1.0)
+
+    world.start("a", SLOW)
+    assert world.until(Finished, "a").samples.tolist() == [STEPS]
 
 
 def test_a_move_whose_stop_was_not_written_down_before_the_crash_is_adopted() -> None:
@@ -314,6 +316,69 @@ def test_a_gpu_of_a_node_that_is_back_is_not_given_away_while_a_stray_copy_uses_
     world.until(Started, "b")
 
     slots = [world.runs[id_, 1].lease.gpus[0].slot for id_ in ("a", "b")]
+    assert slots == [0, 1]
+
+
+def test_a_lease_that_begins_while_it_is_taken_back_after_a_restart_is_not_forgotten() -> None:
+    """Its GPU is not given to another job; the runner would complain about two leases on it."""
+    world = VirtualWorld()
+    world.runner.claims = False
+    world.add("a", Does.DEAF)
+    world.start("a", FAST)
+    world.ask(Drain(CLUSTER.nodes[FAST]))
+    world.until(Lost, "a")
+    world.runner.unreachable.add(CLUSTER.nodes[FAST])  # nothing can be killed there for now
+    world.runner.claims_late = True
+
+    world.restart()
+    world.runner.claims, world.runner.claims_late = True, False
+    world.ask(Resume(CLUSTER.nodes[FAST]))
+    world.until(NodeUp)
+    world.add("b", Does.TRAIN)
+    world.start("b", FAST)
+    world.until(Finished, "b")
+
+    assert world.alive("a") == 1
+
+
+def test_progress_that_was_not_saved_does_not_count_as_safe_after_a_restart() -> None:
+    world = VirtualWorld()
+    world.add("a", Does.TRAIN)
+    world.start("a")
+    world.until(Progress, "a")
+    run = world.runner.runs["a", 1]
+    report = run.sight.report
+    assert report is not None
+    assert report.step
+
+    def vanishes() -> None:
+        run.sight = Sight(Condition.VANISHED, report=Report(report.at_s, report.step))
+
+    world.restart(while_away=vanishes)
+
+    assert world.until(Lost, "a").samples.tolist() == [0.0]
+
+
+def test_a_stray_copy_keeps_its_gpu_also_after_a_restart() -> None:
+    world = VirtualWorld()
+    world.runner.unreachable.add("v100-1")
+    for id_ in ("a", "b"):
+        world.add(id_, Does.DEAF)
+    world.start("a")
+    world.until(Started, "a")
+    world.lose_node(FAST)
+    world.until(Lost, "a")
+    world.start("a", SLOW)
+    world.until(Started, "a")
+
+    world.restart()
+    world.find_node(FAST)
+    world.ask(Resume("v100-1"))
+    world.settle(0.5)
+    world.start("b")
+    world.until(Started, "b")
+
+    slots = [world.runs[key].lease.gpus[0].slot for key in (("a", 1), ("b", 1))]
     assert slots == [0, 1]
 
 
@@ -465,3 +530,42 @@ def test_nodes_that_join_before_any_is_folded_get_the_positions_that_the_fold_gi
         state.fold(event)
 
     assert expected == [state.cluster.nodes.index(name) for name in ("new-1", "new-2", "new-3")]
+
+
+def test_leases_that_still_run_are_adopted_after_a_restart_before_anything_is_launched() -> None:
+    story: list[str] = []
+
+    class Adopting(VirtualRunner):
+        def adopt(self, lease: Lease) -> None:
+            story.append(f"adopt {lease.job}")
+
+        def launch(self, lease: Lease) -> None:
+            story.append(f"launch {lease.job}")
+            super().launch(lease)
+
+    world = VirtualWorld()
+    world.runner = Adopting(world.clock)
+    world.connect()
+    for job, node in (("a", FAST), ("b", SLOW)):
+        world.add(job, Does.TRAIN)
+        world.start(job, node)
+        world.until(Started, job)
+    world.add("c", Does.TRAIN)
+    world.decide((), {"c": FAST}, apply=False)
+
+    world.restart(while_away=lambda: world.runner.kill(world.runner.runs["b", 1].lease))
+    world.until(Started, "c")
+
+    assert story == ["launch a", "launch b", "adopt a", "launch c"]
+
+
+def test_a_cancellation_that_was_taken_before_a_restart_comes_before_the_resumed_start() -> None:
+    world = VirtualWorld()
+    world.add("a", Does.TRAIN)
+    world.decide((), {"a": FAST}, apply=False)
+    world.inbox.put(Cancel("a"))
+    world.restart()
+
+    world.until(Cancelled, "a")
+
+    assert world.runner.recall(("a", 1)) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import resource
 import subprocess
 import sys
 import tempfile
@@ -14,16 +15,18 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from local_world import processes
+from local_world import processes, shims
 
 from fairlead.engines.leases import Condition, Gpu, Key, Lease, Sight
-from fairlead.engines.local import shim
+from fairlead.engines.local import proc, shim
+from fairlead.engines.local.accounts import parse_accounts
 from fairlead.engines.local.devices import slots_as_devices
+from fairlead.engines.local.programs import program
 from fairlead.engines.local.runner import LocalRunner
 from fairlead.engines.requests import Command
 from fairlead.engines.runner import LaunchError
 from fairlead.model.errors import InputError
-from waiting import wait_for
+from waiting import until_told, wait_for
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 DEVICES = slots_as_devices(["n-1", "n-2"], [2, 2])
@@ -103,6 +106,7 @@ def test_a_job_sees_its_own_environment_and_nothing_of_the_daemons(
             "FAIRLEAD_STOP",
             "FAIRLEAD_JOB",
             "FAIRLEAD_GPUS",
+            "FAIRLEAD_MARK",
         ),
     }
 
@@ -181,6 +185,69 @@ def test_the_exit_code_of_a_job_that_saves_comes_through_its_shells(running: Run
     assert "never" not in running.log(key)
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        "if {train}; then echo never; else echo never; fi; echo never",
+        "{train} || true; echo never",
+        "while ! {train}; do echo never; done",
+        "until {train}; do echo never; done",
+        "train() {{ {train}; }}; train || echo never",
+    ],
+)
+def test_a_request_to_stop_ends_a_script_that_would_ignore_the_end_of_its_training(running: Running, run: str) -> None:
+    program = "lease.restore(); print('ready', flush=True)\nwhile not lease.should_stop(): time.sleep(0.02)\n"
+    (running.runner.root.parent / "train.py").write_text(
+        f"import time\nfrom fairlead import lease\n{program}lease.stop()\n"
+    )
+    key = running.launch(run.format(train=f"{sys.executable} train.py"), env={"PYTHONPATH": str(SOURCE)})
+    wait_for(lambda: "ready" in running.log(key), "the training")
+
+    running.runner.ask_to_stop(running.lease(key))
+    ended = running.end(key)
+
+    assert (ended.code, ended.asked) == (85, True)
+    assert running.log(key) == "ready\n"
+
+
+def test_training_that_begins_after_the_request_to_stop_finds_it_in_the_stop_file(running: Running) -> None:
+    """TERM reaches a command that has as good as finished, and the script continues with the next one."""
+    root = running.runner.root.parent
+    (root / "prepare.py").write_text(
+        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\nprint('ready', flush=True)\nsignal.pause()\n"
+    )
+    (root / "train.py").write_text(
+        "import time\nfrom fairlead import lease\nlease.restore()\n"
+        "while not lease.should_stop(): time.sleep(0.02)\nlease.stop()\n"
+    )
+    run = f"if {sys.executable} prepare.py; then {sys.executable} train.py; fi"
+    key = running.launch(run, env={"PYTHONPATH": str(SOURCE)})
+    wait_for(lambda: "ready" in running.log(key), "the preparation")
+
+    running.runner.ask_to_stop(running.lease(key))
+    ended = running.end(key)
+
+    assert (ended.code, ended.asked) == (85, True)
+
+
+def test_a_program_in_a_script_within_the_script_has_its_grace_to_save(running: Running) -> None:
+    """The inner shell has no trap and dies of TERM at once; what it started must not be killed with it."""
+    root = running.runner.root.parent
+    save = "lambda *_: (time.sleep(0.5), open('saved', 'w').close(), sys.exit(85))"
+    (root / "program.py").write_text(
+        f"import signal, sys, time\nsignal.signal(signal.SIGTERM, {save})\nprint('ready', flush=True)\nsignal.pause()\n"
+    )
+    (root / "inner.sh").write_text(f"{sys.executable} program.py\necho never\n")
+    key = running.launch("sh inner.sh")
+    wait_for(lambda: "ready" in running.log(key), "the program to listen")
+
+    running.runner.ask_to_stop(running.lease(key))
+    ended = running.end(key)
+
+    assert (ended.code, ended.asked) == (128 + 15, True)
+    assert (root / "saved").exists()
+
+
 def test_a_program_that_no_signal_reaches_hears_of_it_through_the_stop_file(running: Running) -> None:
     """Its shell swallows TERM, and it runs in a session of its own, out of reach of signals to the job's group."""
     program = "while not lease.should_stop(): time.sleep(0.02)\nlease.stop()\n"
@@ -196,6 +263,15 @@ def test_a_program_that_no_signal_reaches_hears_of_it_through_the_stop_file(runn
     assert (ended.code, ended.asked) == (85, True)
 
 
+def test_a_job_that_failed_before_it_was_asked_to_stop_has_failed(running: Running) -> None:
+    key = running.launch("exit 3")
+    running.end(key)
+
+    assert not running.runner.ask_to_stop(running.lease(key))
+
+    assert (running.sight(key).code, running.sight(key).asked) == (3, False)
+
+
 def test_a_job_that_is_asked_before_it_is_a_job_hears_it_all_the_same(running: Running) -> None:
     """A log that nobody reads yet holds the job up between its claim and its shell, where signals are ignored."""
     lease = Lease("job-a", 1, GPUS, Command("sleep infinity", workdir="/"))
@@ -204,8 +280,8 @@ def test_a_job_that_is_asked_before_it_is_a_job_hears_it_all_the_same(running: R
     running.runner._lay_out(directory, lease)
     assert not running.runner.ask_to_stop(lease)  # nobody is there
     os.mkfifo(directory / shim.LOG)
-    subprocess.run([sys.executable, "-I", "-S", shim.__file__, str(directory)], check=True)
-    running.claimed(lease.key)
+    subprocess.run(program(shim.__name__, str(directory)), check=True)
+    wait_for((directory / shim.CLAIM).exists, "the claim of a lease")  # a look would believe the log, which is there
 
     assert running.runner.ask_to_stop(lease)
     with open(os.open(directory / shim.LOG, os.O_RDONLY | os.O_NONBLOCK)):
@@ -223,6 +299,62 @@ def test_what_a_lease_leaves_on_disk_says_what_it_is(running: Running) -> None:
     assert found["claim"]["fairlead"] == "claim/1"
     assert found["exit.json"]["fairlead"] == "exit/1"
     assert before_s <= found["exit.json"]["time_s"] <= time.time()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a quarter of a megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root can mount a small file system")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "rest").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"." * 512)
+
+
+def test_the_exit_code_of_a_job_is_recorded_although_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
+    running = Running(LocalRunner(small_disk / "state", DEVICES))
+    key = running.launch(until_told(tmp_path / "over"))
+    running.claimed(key)
+    fill(small_disk)
+    (tmp_path / "over").touch()
+
+    ended = running.end(key)
+
+    assert (ended.condition, ended.code) == (Condition.ENDED, 0)
+
+
+def test_a_lease_on_a_full_disk_is_refused_and_starts_nothing(small_disk: Path) -> None:
+    running = Running(LocalRunner(small_disk / "state", DEVICES))
+    (small_disk / "state").mkdir()
+    fill(small_disk)
+
+    with pytest.raises(LaunchError, match="No space left"):
+        running.launch("true")
+
+
+def test_an_exit_code_that_cannot_be_written_is_written_as_soon_as_it_can(running: Running, tmp_path: Path) -> None:
+    key = running.launch(until_told(tmp_path / "over"))
+    running.claimed(key)
+    directory = str(running.runner.directory(key))
+    group = json.loads((running.runner.directory(key) / shim.CLAIM).read_text())["group"]
+    (supervisor,) = shims(directory)
+    _, most = resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    (tmp_path / "over").touch()
+    wait_for(
+        lambda: all(process.group != group for process in proc.all_processes().values()), "the end of its processes"
+    )
+
+    assert running.sight(key).condition is Condition.RUNNING
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (most, most))
+    assert running.end(key).code == 0
 
 
 def test_what_a_job_leaves_behind_goes_with_it(running: Running) -> None:
@@ -255,7 +387,7 @@ def test_a_lease_that_was_revoked_never_runs(running: Running) -> None:
     assert running.sight(lease.key).condition is Condition.NEVER_CLAIMED
 
     assert running.runner.revoke(lease.key)
-    subprocess.run([sys.executable, "-I", "-S", shim.__file__, str(running.runner.directory(lease.key))], check=True)
+    subprocess.run(program(shim.__name__, str(running.runner.directory(lease.key))), check=True)
     directory = str(running.runner.directory(lease.key))
     wait_for(lambda: not any(directory in words for _, words in processes()), "the end of the shim")
 
@@ -277,10 +409,11 @@ def test_a_claim_of_before_the_last_boot_is_nobody_to_kill(running: Running) -> 
     try:
         lease = Lease("job-a", 1, GPUS, Command("true", workdir="/"))
         running.runner._lay_out(running.runner.directory(lease.key), lease)
-        born = shim.born(stranger.pid)
-        for boot, of in (("an earlier one", born), (None, born), (shim.boot(), 1)):
+        born = proc.born(stranger.pid)
+        for boot, of in (("an earlier one", born), (None, born), (proc.boot(), 1)):
             claim = {"group": stranger.pid, "born": of, "boot": boot}
             (running.runner.directory(lease.key) / "claim").write_text(json.dumps(claim))
+            (running.runner.directory(lease.key) / "gone").unlink(missing_ok=True)
             running.runner.kill(lease)
             assert running.sight(lease.key).condition is Condition.VANISHED, claim
         assert stranger.communicate(b"alive")[0] == b"alive"
@@ -378,7 +511,7 @@ def test_numbers_that_make_no_sense_are_left_out_of_a_report(running: Running) -
 
 def test_a_user_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match='no user "nobody-at-all"'):
-        LocalRunner(tmp_path, DEVICES, user="nobody-at-all")
+        LocalRunner(tmp_path, DEVICES, accounts=parse_accounts(["nobody-at-all"]))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
@@ -395,7 +528,7 @@ def test_root_runs_jobs_as_the_user_it_is_given(mask: int) -> None:
 def _run_as(nobody: pwd.struct_passwd) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chmod(folder, 0o711)
-        made = Running(LocalRunner(Path(folder) / "state", DEVICES, user="nobody"))
+        made = Running(LocalRunner(Path(folder) / "state", DEVICES, accounts=parse_accounts(["nobody"])))
         key = made.launch(
             'id -u; id -G; cat $FAIRLEAD_LEASE > /dev/null && echo reads; echo \'{"at_s": 1, "step": 5}\' > $FAIRLEAD_REPORT; '
             f"touch $(dirname $FAIRLEAD_LEASE)/x 2>/dev/null || echo cannot; ls {folder}/state 2>/dev/null || echo closed",
@@ -406,7 +539,9 @@ def _run_as(nobody: pwd.struct_passwd) -> None:
         assert made.log(key) == f"{nobody.pw_uid}\n{nobody.pw_gid}\nreads\ncannot\nclosed\n"
         assert ended.report is not None
         assert ended.report.step == 5
-        LocalRunner(Path(folder) / "state", DEVICES, user="nobody")  # and so it does after a restart
+        LocalRunner(
+            Path(folder) / "state", DEVICES, accounts=parse_accounts(["nobody"])
+        )  # and so it does after a restart
 
         waiting = made.launch(
             "trap '' TERM; echo deaf; until [ -e $FAIRLEAD_STOP ]; do sleep 0.1; done", 2, workdir="/"
@@ -420,4 +555,4 @@ def _run_as(nobody: pwd.struct_passwd) -> None:
 def test_a_closed_directory_above_the_leases_is_told_at_once(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     with pytest.raises(InputError, match="cannot enter"):
-        LocalRunner(tmp_path / "state", DEVICES, user="nobody")
+        LocalRunner(tmp_path / "state", DEVICES, accounts=parse_accounts(["nobody"]))

@@ -196,7 +196,10 @@ def test_a_gang_that_is_asked_to_stop_saves_once_and_leaves_together(gang: Gang)
     gang.until_log(key, lambda text: text.count("up") == 2)
     assert "up (2, 1, 1) (3, 1)" in gang.log(key)
 
-    assert gang.runner.ask_to_stop(gang.lease(key))
+    def reached() -> bool:  # by the signal, or by the file, after which there may be nobody left to signal
+        return gang.runner.ask_to_stop(gang.lease(key)) or gang.sight(key).condition is Condition.ENDED
+
+    wait_for(reached, "the request to reach the whole gang")
     sight = ended(gang, key)
 
     assert (sight.code, sight.asked) == (85, True)
@@ -232,7 +235,7 @@ def test_where_all_were_asked_a_rank_that_dies_of_it_does_not_disturb_the_one_th
     key = gang.start(f"[ $RANK = 0 ] && exec {sys.executable} save.py; trap - TERM; echo up; exec sleep 60")
     gang.until_log(key, lambda text: text.count("up") == 2)
 
-    assert gang.runner.ask_to_stop(gang.lease(key))
+    wait_for(lambda: gang.runner.ask_to_stop(gang.lease(key)), "the request to reach the whole gang")
 
     assert ended(gang, key).asked
     assert gang.log(key).count("term") == 1

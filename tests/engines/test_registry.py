@@ -15,6 +15,8 @@ from fairlead.cli.serve import serve
 from fairlead.engines.leases import Condition
 from fairlead.engines.registry import ENGINES, RunnerOptions
 
+NOTHING_RUNS = (Condition.NEVER_CLAIMED, Condition.VANISHED, Condition.UNSEEN)  # unseen where there is no Slurm
+
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_engine_of_the_registry_opens_a_runner_and_a_reader_of_an_empty_directory(tmp_path: Path, name: str) -> None:
@@ -25,7 +27,7 @@ def test_an_engine_of_the_registry_opens_a_runner_and_a_reader_of_an_empty_direc
     with ExitStack() as stack:
         stack.callback(getattr(runner, "close", lambda: None))  # only some runners keep a file open
         assert runner.recall(("a", 1)) is None
-        assert runner.look([("a", 1)]).sight(("a", 1)).condition in (Condition.NEVER_CLAIMED, Condition.VANISHED)
+        assert runner.look([("a", 1)]).sight(("a", 1)).condition in NOTHING_RUNS
     assert reader.exit_code(("a", 1)) is None
     assert reader.read_log(("a", 1), 0, 100) == b""
 

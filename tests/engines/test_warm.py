@@ -20,6 +20,7 @@ from local_world import SOURCE
 
 from fairlead.engines.leases import OVER, Gpu, Lease, Sight
 from fairlead.engines.local import shim
+from fairlead.engines.local.accounts import parse_accounts
 from fairlead.engines.local.devices import slots_as_devices
 from fairlead.engines.local.processes import claim_of
 from fairlead.engines.local.runner import LocalRunner
@@ -50,7 +51,9 @@ print(json.dumps({
 class Machine:
     def __init__(self, folder: Path, limits: WarmLimits = LIMITS, user: str | None = None) -> None:
         self.folder = folder
-        self.runner = LocalRunner(folder / "state", DEVICES, user=user, warm=limits)
+        self.runner = LocalRunner(
+            folder / "state", DEVICES, accounts=parse_accounts([user] if user else []), warm=limits
+        )
         self._launched: list[Lease] = []
 
     def lease(self, run: str, *, gpus: tuple[Gpu, ...] = (GPU,), tenant: str = "t", **more: Any) -> Lease:
@@ -142,6 +145,7 @@ def test_a_warm_job_sees_what_a_cold_one_sees(machine: Machine, run: str) -> Non
     (_, cold), (_, warm) = (machine.run(lease, warm=warm) for warm in (False, True))
 
     seen, also = json.loads(cold.replace("/1/", "/2/")), json.loads(warm)
+    assert seen["env"].pop("FAIRLEAD_MARK") != also["env"].pop("FAIRLEAD_MARK")  # each lease has its own
     assert {name: value for name, value in also.items() if value != seen[name]} == {}
 
 
@@ -505,7 +509,8 @@ def test_a_standby_is_a_process_of_the_jobs_user(tmp_path: Path) -> None:
         try:
             if not _can_import(python, nobody):
                 pytest.skip("user nobody cannot read this checkout")
-            assert machine.run(lease, warm=True) == (0, f"{nobody.pw_uid} {nobody.pw_uid} [] {nobody.pw_dir}\n")
+            seen = f"{nobody.pw_uid} {nobody.pw_uid} [{nobody.pw_gid}] {nobody.pw_dir}\n"
+            assert machine.run(lease, warm=True) == (0, seen)
         finally:
             machine.close()
 

@@ -154,6 +154,12 @@ class VirtualRunner:
     def recall(self, key: Key) -> Lease | None:
         return self.runs[key].lease if key in self.runs else None
 
+    def jobs(self) -> set[str]:
+        return {job for job, _ in self.runs}
+
+    def numbers(self, job: str) -> list[int]:
+        return sorted(number for of, number in self.runs if of == job)
+
     def revoke(self, key: Key) -> bool:
         self._go_on()
         if key not in self.runs:
@@ -220,14 +226,13 @@ class PretendWorld(LiveWorld):
     def __init__(self, folder: Path) -> None:
         self.clock = Clock()
         super().__init__(self.clock, self.clock.rest)
-        self._path = folder / "pretended.jsonl"
-        self.runner: PretendRunner = PretendRunner(self._path, self.clock)
-        self.reader = PretendReader(self._path, self.clock)
+        self._folder = folder
+        self.runner: PretendRunner = PretendRunner(folder, self.clock)
+        self.reader = PretendReader(folder, self.clock)
         self.connect()
 
     def again(self) -> Runner:
-        self.runner.close()
-        self.runner = PretendRunner(self._path, self.clock)
+        self.runner = PretendRunner(self._folder, self.clock)
         return self.runner
 
     def command(self, does: Does, max_retries: int) -> Command:
@@ -236,6 +241,3 @@ class PretendWorld(LiveWorld):
     def alive(self, id_: str) -> int:
         keys = [(id_, number) for number in range(1, 20) if self.runner.recall((id_, number)) is not None]
         return sum(sight.condition not in OVER for sight in self.runner.look(keys).sights.values())
-
-    def close(self) -> None:
-        self.runner.close()

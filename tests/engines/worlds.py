@@ -9,6 +9,8 @@ from engine_world import World
 from far_world import FarWorld
 from local_world import LocalWorld
 from simulated_world import SimulatedWorld
+from slurm_world import SlurmLeaseWorld
+from steer_world import SteerWorld
 from virtual_world import PretendWorld, VirtualWorld
 from warm_world import WarmWorld
 
@@ -18,5 +20,7 @@ WORLDS: dict[str, Callable[[Path], World]] = {
     "pretend": PretendWorld,
     "local": LocalWorld,
     "warm": WarmWorld,
+    "slurm-leases": SlurmLeaseWorld,
+    "slurm-steer": SteerWorld,
     "far": lambda tmp_path: FarWorld(),
 }

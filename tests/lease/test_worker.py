@@ -313,3 +313,69 @@ def test_ranks_that_wait_for_each_other_do_not_slow_each_other_down_more_and_mor
         step_s.append(max(awake_s) - met_s + 1.0)
 
     assert max(step_s[2:]) < 1.2 * 4.0
+
+
+TORN_DOWN = """
+import os, signal, sys
+from fairlead import lease
+class Last:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=int(sys.argv[1])):
+        kill(pid, number)
+lease.restore()
+last = Last()  # the interpreter deletes it after it has given signals their usual meaning back
+lease.report(7)
+print("through", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_script_that_is_asked_to_stop_while_its_interpreter_ends_has_finished(tmp_path: Path, number: int) -> None:
+    process = start(tmp_path, TORN_DOWN, str(int(number)))
+
+    printed, _ = process.communicate(timeout=PATIENCE_S)
+
+    assert printed == "through\n"
+    assert process.returncode == 0
+    assert report(tmp_path)["step"] == 7
+
+
+def test_the_example_that_is_stopped_after_its_last_step_finishes_when_it_continues(tmp_path: Path) -> None:
+    script = "import sys; sys.argv[1:] = ['--steps', '1']; from fairlead.lease.example import main; main()"
+    in_one_go = subprocess.run(
+        [sys.executable, "-c", script], env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=True
+    )
+    stop = tmp_path / "stop"
+    stop.touch()
+    first = start(tmp_path, script, env={"FAIRLEAD_STOP": str(stop)})
+    stopped, _ = first.communicate(timeout=PATIENCE_S)
+
+    second = start(tmp_path, script, number=2)
+    finished, _ = second.communicate(timeout=PATIENCE_S)
+
+    assert (first.returncode, stopped) == (85, "from step 0 of 1\nstopped after step 1\n")
+    assert (second.returncode, finished) == (0, in_one_go.stdout.replace("from step 0", "from step 1"))
+
+
+@pytest.mark.parametrize("about", ["", "[1]", "7", "null", "\x00"])
+def test_a_checkpoint_whose_description_is_damaged_is_passed_over(tmp_path: Path, about: str) -> None:
+    save(1, tmp_path, "older")
+    (save(2, tmp_path, "newer") / "about.json").write_text(about)
+
+    assert newest(tmp_path, 3) == "older"
+
+
+def test_a_fence_that_cannot_be_read_is_raised_again(tmp_path: Path) -> None:
+    (tmp_path / "fence").write_bytes(b"\xff\xfe")
+
+    assert save(4, tmp_path, "new").exists()
+    assert (tmp_path / "fence").read_text() == "4"
+
+
+def test_a_description_of_a_lease_that_is_damaged_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lease.json"
+    path.write_text("[]")
+    env = {"PYTHONPATH": str(SOURCE), "FAIRLEAD_LEASE": str(path)}
+    done = subprocess.run([sys.executable, "-c", COUNTING, "3"], env=env, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert f"{path} no longer describes a lease" in done.stderr

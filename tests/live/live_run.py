@@ -71,11 +71,12 @@ class Plan:
     node_pace: Mapping[str, float] = field(default_factory=dict)  # relative to the node's type
     sensing: Sensing = Sensing.TABLE
     round_s: float = 1.0
+    check_share: float = 0.0
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def header(self) -> Header:
-        settings = {"round_s": self.round_s, "when": When.EVENTS, "min_run_s": 0.0}
+        settings = {"round_s": self.round_s, "when": When.EVENTS, "min_run_s": 0.0, "check_share": self.check_share}
         more = {"unmeasured": True, "sensing": self.sensing, **self.more}
         return Header(self.cluster, self.profile, 0.0, self.policy, dict(self.parameters), settings, {}, more)
 
@@ -137,7 +138,7 @@ def run_live(plan: Plan, conduct: Conduct) -> Done:
         learns_restarts=header.restart_s is None,
     )
     journal = plan.folder / "journal.jsonl"
-    settings = Settings(plan.round_s, When.EVENTS, 0.0)
+    settings = Settings(plan.round_s, When.EVENTS, 0.0, check_share=plan.check_share)
     policy = find_round_policy(plan.policy).with_parameters(plan.parameters)
     try:
         with journal.open("w", encoding="utf-8") as file:

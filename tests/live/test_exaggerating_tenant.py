@@ -54,7 +54,8 @@ class Contention:
 
 
 def speedup_of_x(state: State) -> float:
-    rate = look(state, find_round_policy(POLICY), 1.0).ideal_rate[0]
+    view = look(state, find_round_policy(POLICY), 1.0)
+    rate = view.ideal_rate[view.tenant.tolist().index(state.tenants["x"])]
     return float(rate[V100] / rate[K80])
 
 
@@ -73,6 +74,50 @@ def test_an_exaggerating_tenant_is_found_out_from_the_reports_of_its_processes(t
     done = run_live(plan, Contention(tmp_path))
 
     assert 1 <= rounds_until_found_out(plan, done) <= ROUNDS
+    rates = {(rate.tenant, rate.type): rate for rate in audit_journal(done.journal).rates}
+    assert rates["x", "v100"].source == RateSource.MEASURED
+    assert rates["x", "v100"].factor < 0.6
+    replayed = replay_journal(done.journal)
+    assert replayed.same == replayed.decisions
+
+
+class Standstill(Contention):
+    """The job of y came first and is on the fast type; that of x stays on the slow one."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._next = [
+            training(folder, "y", "y", 20_000.0, "honest"),
+            training(folder, "x", "x", 20_000.0, "declared"),
+        ]
+
+    def __call__(self, state: State) -> Sequence[Request] | None:
+        if all_ended(state):
+            return None
+        requests, self._next = self._next, []
+        if state.active == 2 and speedup_of_x(state) <= FOUND_OUT:
+            let_end(self._folder)
+        return requests
+
+
+@pytest.mark.slow
+def test_a_tenant_that_stays_on_the_slowest_type_is_checked_on_the_other(tmp_path: Path) -> None:
+    """The policy never moves a job; without a check nothing would contradict what x declares about the fast type."""
+    plan = Plan(
+        tmp_path,
+        "fifo-sticky",
+        parse_short_form("v100:1x1,k80:1x1"),
+        profile({"honest": HONEST, "declared": DECLARED}),
+        {"v100": 1.0, "k80": 0.5},
+        sensing=Sensing.THREE_LAYER,
+        round_s=2.0,
+        check_share=1.0,
+    )
+
+    done = run_live(plan, Standstill(tmp_path))
+
+    checks = [record for record in done.records() if isinstance(record, Decision) and record.trials]
+    assert checks
     rates = {(rate.tenant, rate.type): rate for rate in audit_journal(done.journal).rates}
     assert rates["x", "v100"].source == RateSource.MEASURED
     assert rates["x", "v100"].factor < 0.6

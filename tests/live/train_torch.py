@@ -35,7 +35,8 @@ def main(steps: int, out: Path) -> None:
         losses.append(sync.mean(total))
         sync.step(optimizer)
         lease.report(step + 1)
-    print(f"rank {dist.get_rank()} ran tasks {list(sync.tasks)} of {sync.k}", flush=True)
+    # One write for the whole line: `print` without a buffer writes its newline apart, and the ranks share one log.
+    sys.stdout.write(f"rank {dist.get_rank()} ran tasks {list(sync.tasks)} of {sync.k}\n")
     if not dist.get_rank():
         out.write_text(json.dumps(losses))
     dist.destroy_process_group()

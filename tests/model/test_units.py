@@ -1,4 +1,4 @@
-"""Parsing and formatting of durations."""
+"""Parsing and formatting of durations and sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.model.errors import InputError
-from fairlead.model.units import format_duration, parse_duration
+from fairlead.model.units import format_bytes, format_duration, parse_bytes, parse_duration, parse_memory
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,34 @@ def test_any_number_of_seconds_reads_back(seconds: int) -> None:
 )
 def test_the_two_largest_units_are_shown(seconds: float | None, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("500000", 500_000), ("12 b", 12), ("100MiB", 100 << 20), (" 2 tib ", 2 << 40), ("1.5GB", 1_500_000_000)],
+)
+def test_sizes_are_understood_with_and_without_units(text: str, size: int) -> None:
+    assert parse_bytes(text, "--max-log") == size
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "1e3", "5 kb5", "9" * 400])
+def test_other_sizes_are_refused_with_the_name_of_the_option(text: str) -> None:
+    with pytest.raises(InputError, match=r"--max-log .* is not understood"):
+        parse_bytes(text, "--max-log")
+
+
+@pytest.mark.parametrize(("text", "gib"), [(8, 8.0), ("0.5", 0.5), ("8GiB", 8.0), ("512 MiB", 0.5), ("1.5TiB", 1536.0)])
+def test_memory_is_in_gib_unless_it_has_a_unit(text: str | float, gib: float) -> None:
+    assert parse_memory(text) == gib
+
+
+@pytest.mark.parametrize("text", ["", "8 apples", 0, "0MiB", "-1", "inf"])
+def test_memory_that_is_none_is_refused(text: str | float) -> None:
+    with pytest.raises(InputError, match=r"memory .* is not understood"):
+        parse_memory(text)
+
+
+@given(st.integers(0, 1023), st.sampled_from(["bytes", "KiB", "MiB", "GiB", "TiB"]))
+def test_a_formatted_size_has_its_largest_unit(count: int, unit: str) -> None:
+    size = count * 1024 ** ["bytes", "KiB", "MiB", "GiB", "TiB"].index(unit)
+    assert format_bytes(size) == (f"{count} {unit}" if count and unit != "bytes" else f"{size} bytes")

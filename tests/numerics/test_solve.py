@@ -148,8 +148,8 @@ def test_whole_numbers_agree_with_trying_all() -> None:
 
 def test_a_solve_from_its_final_basis_needs_no_iterations() -> None:
     program = dense([-3, -5], [[1, 0], [0, 2], [3, 2]], [4, 12, 18])
-    cold = optimal(solve(program))
-    warm = optimal(solve(program, basis=cold.basis))
+    cold = optimal(solve(program, keep_basis=True))
+    warm = optimal(solve(program, basis=cold.basis, keep_basis=True))
     assert cold.iterations > 0
     assert warm.iterations == 0
     assert warm.objective == cold.objective
@@ -185,7 +185,7 @@ def test_presolve_does_not_change_the_answer() -> None:
     A = rng.uniform(0, 1, (120, 200))
     large = dense(list(-rng.uniform(0, 1, 200)), A.tolist(), [10.0] * 120)
     assert len(large.value) >= 20_000
-    cold = optimal(solve(large))
+    cold = optimal(solve(large, keep_basis=True))
     warm = optimal(solve(large, basis=cold.basis))
     assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
     assert warm.iterations == 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from building import Scene, grants, job, speed
 from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.cluster import NodeGroup, build_cluster
-from fairlead.placement.pack import pack, strict
+from fairlead.placement.pack import pack, strict, whole
 from fairlead.placement.pool import Pool
 from fairlead.rates.profile import ModelFacts, Profile
 
@@ -119,6 +121,17 @@ def test_strictly_placed_gangs_wait_for_as_few_nodes_as_they_need() -> None:
     assert packed(halves, {"a": 2, "b": 2, "new": 4}) == {"new": ((0, 2), (1, 2))}
     assert strict(halves.view(), grants([[2], [2], [4]]), nobody) == {}
     assert strict(empty.view(), grants([[6]]), nobody[:1]) == {0: ((0, 4), (1, 2))}
+
+
+def test_a_gang_that_is_wider_than_a_node_has_whole_nodes_to_itself() -> None:
+    scene = Scene([job("wide", 6), job("narrow", 2)], "v100:8")
+    nobody = np.zeros(2, dtype=np.bool_)
+
+    assert whole(scene.view(), grants([[6], [2]]), nobody) == {0: ((0, 4), (1, 2))}
+    runs = replace(scene, held={"wide": ((0, 4), (1, 2))})
+    assert whole(runs.view(), grants([[6], [2]]), nobody) == {}, "the job next to it waits, also in the next round"
+    other = replace(scene, held={"narrow": ((0, 2),)})
+    assert whole(other.view(), grants([[6], [2]]), nobody) == {}, "it waits for empty nodes"
 
 
 def test_a_grant_that_mixes_types_becomes_one_spot() -> None:

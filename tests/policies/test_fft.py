@@ -10,7 +10,6 @@ import pytest
 
 from building import Scene, job, profile, setup
 from fairlead.model.allocation import Grants, Level, Placement, Spot
-from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.view import View
 from fairlead.policies import ROUND_POLICIES
@@ -234,13 +233,6 @@ def test_of_two_equal_choices_a_job_stays_where_it_is() -> None:
     scene = Scene([job("a"), job("b")], "v100:1,k80:1", held={"a": ((1, 1),), "b": ((0, 1),)}, now_s=360.0)
 
     assert granted(scene) == {0: 1, 1: 0}
-
-
-def test_the_error_for_a_wrong_option_lists_the_choices() -> None:
-    with pytest.raises(InputError, match='fft: work is "some"; wanted total or remaining'):
-        fft(Scene([job("a")]).view(), None, work="some")
-    with pytest.raises(InputError, match='fft-ranked: crowd is "some"; wanted now or mean'):
-        fft_ranked(Scene([job("a")]).view(), None, crowd="some")
 
 
 def test_the_paper_s_name_has_the_paper_s_equations_and_ours_says_that_it_is_ours() -> None:

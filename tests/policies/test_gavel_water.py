@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from building import THREE, Scene, job, profile
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-from fairlead.model.errors import InputError
 from fairlead.numerics.levels import Gangs, Weigh, fill_water
 from fairlead.numerics.solve import LinearProgram, Optimal, columns_from_entries, solve
 from fairlead.policies.gavel import gavel
@@ -105,11 +104,6 @@ def test_a_tenant_that_is_done_leaves_its_part_to_others() -> None:
     gpus = gavel_hierarchical(Scene(jobs, "v100:6").view(), None)[0].gpus
 
     assert gpus.ravel() == pytest.approx([1.0, 5.0], abs=CLOSE)
-
-
-def test_another_order_inside_a_tenant_is_refused() -> None:
-    with pytest.raises(InputError, match="known: fair, fifo"):
-        gavel_hierarchical(Scene([job("a")]).view(), None, inside="luck")
 
 
 def test_tenants_gain_from_types_that_others_do_not_care_about() -> None:

@@ -5,7 +5,6 @@ import pytest
 
 from building import Scene, job, profile, setup
 from fairlead.model.arrays import FloatArray
-from fairlead.model.errors import InputError
 from fairlead.model.events import NodeUsable
 from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.oef import cooperative, non_cooperative
@@ -83,11 +82,6 @@ def test_jobs_that_allow_other_types_are_of_another_kind() -> None:
 def test_a_weight_can_be_split_by_the_gpus_that_jobs_ask_for() -> None:
     scene = Scene([job("a", 3, model="fast", tenant="x"), job("b", 1, model="even", tenant="x")], "v100:4,k80:4")
     assert virtual_users(scene.view(), "demand").weight.tolist() == [0.75, 0.25]
-
-
-def test_another_way_to_split_a_weight_is_refused() -> None:
-    with pytest.raises(InputError, match="known: demand, equal"):
-        virtual_users(Scene([job("a")], "v100:4").view(), "by mood")
 
 
 def test_shares_are_solved_again_only_when_tenants_rates_or_capacity_change() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from building import Scene, granted, job, profile, setup
-from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.themis import Leases, themis
@@ -106,11 +105,3 @@ def test_no_other_outcome_of_the_auction_has_a_larger_product(seed: int) -> None
         return total if (used <= view.capacity).all() else -np.inf
 
     assert gain(tuple(on)) >= max(gain(choice) for choice in product((-1, 0, 1), repeat=5)) * (1 - 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "wanted"), [({"fairness": 1.0}, "less than 1"), ({"lease_s": 0.0}, "more than 0")]
-)
-def test_the_error_for_parameters_out_of_range_states_the_range(parameters: dict[str, float], wanted: str) -> None:
-    with pytest.raises(InputError, match=wanted):
-        themis(Scene([job("a")]).view(), None, **parameters)

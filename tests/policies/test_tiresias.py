@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from building import Scene, job, profile, setup
-from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.policies import ROUND_POLICIES
 from fairlead.policies.las import las
@@ -146,8 +145,3 @@ def test_random_queues_depend_only_on_the_seed() -> None:
 
     assert first == again != other
     assert set(first) == {0, 1}
-
-
-def test_the_error_for_a_wrong_way_to_join_lists_the_choices() -> None:
-    with pytest.raises(InputError, match="wanted service or random"):
-        tiresias_fft(Scene([job("a")]).view(), None, join_by="luck")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tenant_totals import by_tenant
 
 from building import ROUND_POLICIES, Scene, job
-from fairlead.model.allocation import Allocation, Grants, Shares
-from fairlead.model.arrays import FloatArray
 from fairlead.model.events import TenantSet
-from fairlead.model.view import View
 from fairlead.policies.policy import Policy
 from fairlead.rounds.look import look
 
@@ -40,18 +37,3 @@ def test_a_new_weight_gives_the_same_shares_with_and_without_memory(
     cold, _ = policy.allocate(view, None)
 
     assert by_tenant(view, warm) == pytest.approx(by_tenant(view, cold), abs=CLOSE)
-
-
-def by_tenant(view: View, answer: Allocation) -> FloatArray:
-    """u  GPUs."""
-    if isinstance(answer, Shares):
-        owner = np.zeros(len(answer.gpus), dtype=np.int64)  # o  -> u
-        owner[answer.owner_of] = view.tenant
-        gpus: FloatArray = answer.gpus.sum(axis=1)
-    elif isinstance(answer, Grants):
-        owner, gpus = view.tenant[answer.jobs], answer.gpus.astype(np.float64)
-    else:
-        owner, gpus = view.tenant, np.array([float(sum(count for _, count in spot)) for spot in answer.spots])
-    total = np.zeros(len(view.tenant_weight))
-    np.add.at(total, owner, gpus)
-    return total

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from building import THREE, job, setup
 from fairlead.model.decision import Decision
 from fairlead.model.errors import InputError
-from fairlead.model.events import Arrived
+from fairlead.model.events import Arrived, Refused
 from fairlead.rounds.journal import JournalReader
+from fairlead.rounds.records import Records
 from fairlead.sim.truth import World
 from fairlead.studies.runs.simulate import Setup, simulate
 
@@ -94,3 +96,13 @@ def test_a_file_that_is_not_a_journal_is_refused(text: str, tmp_path: Path) -> N
 def test_a_journal_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write the journal"):
         simulate(setup([job("a")], speeds=THREE), tmp_path / "no" / "such" / "folder")
+
+
+def test_a_record_whose_reason_is_empty_reads_back() -> None:
+    cluster = setup([job("a")], speeds=THREE).cluster
+    row = Records(cluster, ["a"]).to_json(Refused(1.0, np.array([0]), ""))
+
+    again = Records(cluster, ["a"]).from_json(row)
+
+    assert isinstance(again, Refused)
+    assert again.reason == ""

@@ -53,7 +53,7 @@ def test_order_names_the_jobs_that_go_first_and_their_gpus() -> None:
     assert why.outcomes.wanted.tolist() == [2]
     assert outcome(state, "c") == ("Order", 1, 2, 3)
     assert (
-        reason_sentence(state, 2) == "Order: the policy serves other jobs first, which hold 3 of the GPUs it could use"
+        reason_sentence(state, 2) == "Order: the policy served other jobs first, which held 3 of the GPUs it could use"
     )
 
 
@@ -129,7 +129,7 @@ def test_jobs_that_started_recently_keep_what_an_earlier_one_needs() -> None:
     decided(state, rules=Rules(min_run_s=600.0))
 
     assert outcome(state, "a") == ("MinRun", 0, 2, 600.0)
-    assert "the first may move in 4m" in str(reason_sentence(state, 0))
+    assert "the first could move after 4m" in str(reason_sentence(state, 0))
 
 
 def test_nodes_that_are_down_could_have_held_it() -> None:

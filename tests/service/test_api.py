@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
-from fairlead.model.decision import Cause, Decision
-from fairlead.model.events import Arrived, Finished, Lost, NodeDown, Refused, Started
+from fairlead.model.arrays import NO_JOBS
+from fairlead.model.decision import Cause, Decision, Why
+from fairlead.model.events import Arrived, Finished, Lost, NodeDown, Refused
 from fairlead.model.jobs import JobSpec
+from fairlead.model.outcomes import Outcomes, Reason
 from fairlead.service.api.guard import Buckets
 from fairlead.service.api.limits import Limits
 from fairlead.service.store.tokens import Role
-from serving import JOB, World, world
+from serving import JOB, World, start, world
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path) as made:
         yield made
-
-
-def start(here: World, id_: str, node: int = 0) -> None:
-    """The job gets one GPU of the node."""
-    jobs = np.array([here.log.state.position[id_]])
-    decision = Decision(time.time(), Cause.ROUND, jobs[:0], jobs, (((node, 1),),), math.inf, "")
-    here.log.decision(decision)
-    here.log.state.fold(decision)
-    here.happen(Started(time.time(), jobs, np.array([1.0]), np.array([time.time()])))
-    here.log.commit(here.log.taken)
 
 
 # ---- jobs ---------------------------------------------------------------------------------------------------------
@@ -196,7 +191,7 @@ def test_changes_of_tenants_and_policy_are_asked_for_and_written_down(here: Worl
     here.take()
 
     tenants = here.client.get("/v1/tenants", headers=here.admin).json()["tenants"]
-    assert tenants == [{"name": "vision", **terms}]
+    assert [{name: row[name] for name in ("name", *terms)} for row in tenants] == [{"name": "vision", **terms}]
     shown = here.client.get("/v1/policy", headers=here.admin).json()
     assert (shown["name"], shown["parameters"]) == ("las", {"queues_gpu_s": [3600.0, 36000.0]})
     changes = here.client.get("/v1/changes", headers=here.admin).json()["changes"]
@@ -243,12 +238,40 @@ def test_shares_stand_beside_what_weights_alone_would_give(here: World) -> None:
     assert (rows["b"]["held"], rows["b"]["entitled"]["v100"], rows["b"]["waiting"]) == ({}, 1.0, 1)
 
 
+def test_shares_carry_the_verdicts_of_the_audit_if_they_are_requested(here: World) -> None:
+    id_ = here.submit(tenant="a")
+    here.submit(tenant="b")
+    here.take()
+    start(here, id_)
+    member = here.token(Role.MEMBER, "b")
+
+    plain = here.client.get("/v1/shares", headers=member).json()
+    judged = here.client.get("/v1/shares", params={"promises": True}, headers=member).json()
+
+    assert (plain["policy"], plain["promises"]) == ("fifo", None)
+    assert judged["promises"] == here.client.get("/v1/audit", headers=member).json()["promises"]
+    assert {one["promise"] for one in judged["promises"]} >= {"sharing incentive", "no envy"}
+    assert [row["tenant"] for row in judged["shares"]] == ["a", "b"]
+    assert here.client.get("/v1/shares", params={"promises": "perhaps"}, headers=member).status_code == 422
+
+
 def test_shares_know_a_tenant_whose_first_job_was_taken_a_moment_ago(here: World) -> None:
     here.happen(Arrived(time.time(), JobSpec("j1", "new", "m", time.time(), 1, None)))
     start(here, "j1")
 
     rows = here.client.get("/v1/shares", headers=here.admin).json()["shares"]
     assert [(row["tenant"], row["held"]) for row in rows] == [("new", {"v100": 1})]
+
+
+def test_a_journal_whose_next_record_was_archived_meanwhile_is_broken_off(here: World) -> None:
+    for _ in range(2):
+        here.submit()
+    here.take()
+    with closing(sqlite3.connect(here.service.directory.events)) as events, events:
+        events.execute("DELETE FROM log WHERE seq = 1")
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        here.client.get("/v1/journal", headers=here.admin)
 
 
 def test_the_audit_and_the_journal_come_from_the_log(here: World, tmp_path: Path) -> None:
@@ -409,6 +432,15 @@ def test_errors_of_the_frame_look_like_all_others(here: World) -> None:
     assert (broken.status_code, broken.json()["error"]["message"]) == (422, "the body is not JSON")
 
 
+@pytest.mark.parametrize("job", ["j2", "j999999999999999999", "j1-1", "j2-41", "j22-385828539245352"])
+def test_a_job_that_does_not_exist_is_not_found_in_any_incarnation(here: World, job: str) -> None:
+    here.submit()
+    paths = [("GET", ""), ("GET", "/logs"), ("POST", "/cancel"), ("POST", "/hold"), ("POST", "/release")]
+    for method, path in paths:
+        response = here.client.request(method, f"/v1/jobs/{job}{path}", headers=here.admin)
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "no_such_job"), path
+
+
 def test_an_internal_error_shows_no_stack_trace(here: World, caplog: pytest.LogCaptureFixture) -> None:
     here.service.reads.close()
     here.service.directory.events.unlink()
@@ -423,3 +455,42 @@ def test_an_internal_error_shows_no_stack_trace(here: World, caplog: pytest.LogC
     }
     assert "/v1/status failed" in caplog.text
     assert here.admin["Authorization"].partition(" ")[2] not in caplog.text
+
+
+def test_a_decision_shows_a_tenant_only_the_reasons_of_its_own_jobs(here: World) -> None:
+    here.submit(name="theirs", tenant="other")
+    here.submit(name="mine", tenant="own")
+    here.submit(name="waits", tenant="other")
+    here.take()
+    two = np.array([0, 2])
+    outcomes = Outcomes(two, np.full(2, Reason.ORDER), two, two, two * 1.0, two * 1.0)
+    why = Why(outcomes, {1: (0, 2)}, 1.0)
+    one = np.array([1])
+    decision = Decision(time.time(), Cause.ROUND, NO_JOBS, one, (((0, 1),),), math.inf, "", why, trials=(0,))
+    here.log.decision(decision)
+    here.log.state.fold(decision)
+    here.log.commit(here.log.taken)
+    member = here.token(Role.MEMBER, "own")
+
+    listed = here.client.get("/v1/decisions", headers=member)
+    streamed = here.client.get("/v1/events", headers=member)
+
+    for text in (listed.text, streamed.text):
+        assert '"j2"' in text
+        assert '"j1"' not in text
+        assert '"j3"' not in text
+
+
+def test_a_log_begins_near_its_end_if_asked(here: World) -> None:
+    id_ = here.submit()
+    here.take()
+    start(here, id_)
+    lease = here.service.directory.leases / id_ / str(here.log.state.leases[0])
+    lease.mkdir(parents=True)
+    (lease / "log").write_text("".join(f"line {number}\n" for number in range(50_000)))
+
+    def tail(size: int) -> str:
+        return here.client.get(f"/v1/jobs/{id_}/logs", params={"tail": size}, headers=here.admin).text
+
+    assert tail(11) == "line 49999\n"
+    assert tail(1 << 20) == (lease / "log").read_text()

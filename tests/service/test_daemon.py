@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -46,6 +47,21 @@ def test_an_unknown_engine_or_policy_is_refused(options: ServiceOptions) -> None
         serve(replace(options, plan=SchedulerOptions(engine="cloud")))
     with pytest.raises(InputError, match='policy "best" is not known'):
         serve(replace(options, policy="best"))
+
+
+def test_a_start_that_the_scheduler_refuses_ends_with_its_reason(options: ServiceOptions) -> None:
+    """Nothing else of the service runs yet, so that there is less to end than later."""
+    with pytest.raises(FairleadError, match='there is no user "no such user"'):
+        serve(replace(options, plan=SchedulerOptions(users=("no such user",))))
+
+
+def test_another_engine_than_that_of_the_first_start_is_refused(options: ServiceOptions) -> None:
+    """It would count the leases of the other engine as gone, and run their jobs a second time."""
+    stored = header()
+    make(open_directory(options.state), replace(stored, more={**stored.more, "engine": "local"}))
+
+    with pytest.raises(InputError, match=r"was made with --engine local.*start with --engine local, or"):
+        serve(replace(options, plan=SchedulerOptions(engine="pretend")))
 
 
 def test_a_second_service_on_the_same_directory_is_refused(options: ServiceOptions) -> None:
@@ -176,3 +192,12 @@ def test_what_was_set_is_there_after_a_restart_and_jobs_go_on(tmp_path: Path) ->
         assert list(client.lines(f"/jobs/{long}/logs")) == ["through\n"]
         actions = [change["action"] for change in client.get("/changes")["changes"]]
     assert actions == ["node.resume", "node.drain", "tenant.set", "policy.set", "token.create"]
+
+
+def test_a_service_that_is_asked_to_end_does_so_without_a_complaint(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        insist(lambda: service.client().get("/status"))
+
+    assert service.process is not None
+    assert service.process.returncode == -signal.SIGTERM
+    assert "Traceback" not in (tmp_path / "serve.log").read_text()

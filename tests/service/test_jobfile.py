@@ -156,3 +156,19 @@ def test_a_job_may_name_the_modules_of_a_warm_start(warm: str, modules: tuple[st
 def test_a_warm_start_that_is_not_possible_is_refused_at_once(run: str, warm: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         read_job(f"name: a\nrun: {run}\nwarm: {warm}", "job.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "[" * 300 + "]" * 300,
+        "a: " + "[" * 100_000,
+        '{"a": ' * 100_000,
+        "- " * 100_000 + "x",
+        "\n".join(f"{' ' * depth}a:" for depth in range(400)),
+    ],
+    ids=["brackets", "many brackets", "braces", "dashes", "lines"],
+)
+def test_a_deeply_nested_file_is_a_clear_error(text: str) -> None:
+    with pytest.raises(InputError, match=r"job\.yaml: is nested too deeply for a job file; at most 100 levels"):
+        read_job(f"name: a\nrun: x\n{text}" if text[0] == "a" else text, "job.yaml")

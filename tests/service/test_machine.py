@@ -7,19 +7,21 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
+from fairlead.engines.clock import MachineClocks
 from fairlead.engines.leases import Lease
 from fairlead.engines.live import LiveEngine
-from fairlead.engines.pretend.runner import PretendRunner
+from fairlead.engines.pretend.runner import ASKED, RECORD, PretendRunner
 from fairlead.engines.requests import Cancel, Command, Hold, Release, SetPolicy, SetTenant
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase
@@ -27,14 +29,20 @@ from fairlead.policies import ROUND_POLICIES
 from fairlead.rounds.loop import Settings, When, run
 from fairlead.rounds.snapshot import dump
 from fairlead.service.process.scheduler import DurableEngine
-from fairlead.service.store import request_queue
-from fairlead.service.store.database import open_writer
+from fairlead.service.store import archive, commits, request_queue, retention
+from fairlead.service.store.archive import archived_jobs, archived_records, segments
+from fairlead.service.store.audit_file import audit_log, store_audit
+from fairlead.service.store.database import open_reader, open_writer
 from fairlead.service.store.directory import make, open_directory
-from fairlead.service.store.log import Log, open_log
+from fairlead.service.store.log import Log, header_of, open_log, read_records
+from fairlead.service.store.log_beginning import base_of
 from fairlead.service.store.tables import EVENTS, REQUESTS
+from fairlead.studies.fairness.journal_audit import Auditor
 from serving import header
 
 SETTINGS = Settings(10.0, When.EVENTS, 5.0)
+FORGET_EVERY_S = 8.0
+RETENTION = retention.Retention(25.0, least_records=1, patience_s=0.0, rows=2, pause_s=0.0)
 
 
 class Crash(BaseException):
@@ -140,31 +148,42 @@ class History(RuleBasedStateMachine):
     def live_in_peace(self, snapshot: bool) -> None:
         self.live(Bomb(None, False), snapshot)
 
+    @rule(moment=st.integers(0, 12), after=st.booleans())
+    def archive_until_it_crashes(self, moment: int, after: bool) -> None:
+        with suppress(Crash):
+            self.archive(Bomb(moment, after))
+
+    def archive(self, bomb: Bomb) -> None:
+        """Everything that is old enough goes into the archive."""
+        deeds = ((archive, "_write_lines"), (archive, "_write_whole"), (commits, "transaction"))
+        with pytest.MonkeyPatch.context() as patch:
+            for module, name in deeds:
+                patch.setattr(module, name, bomb.around(getattr(module, name)))
+            now = MachineClocks(wall=lambda: self.now_s)
+            retention.archive_old(self.directory, RETENTION, now)
+
     # ---- the scheduler ------------------------------------------------------------------------------------------
 
     def live(self, bomb: Bomb, snapshot: bool = False) -> None:
         """A scheduler from its start until it has nothing more to do."""
         connection = open_writer(self.directory.events, EVENTS)
-        silence, gone = os.pipe()
-        os.close(gone)
-        runner = PretendRunner(self.folder / "pretended.jsonl", lambda: self.now_s)
+        runner = PretendRunner(self.folder, lambda: self.now_s)
         try:
             log = open_log(connection)
             log._write = bomb.around(log._write)  # type: ignore[method-assign]
             runner.launch = bomb.around(runner.launch)  # type: ignore[method-assign]
             runner.ask_to_stop = bomb.around(runner.ask_to_stop)  # type: ignore[method-assign]
             again = request_queue.unanswered(self.writer, log.taken, log.state)
-            inbox = request_queue.StoredInbox(self.writer, log, again, silence)
+            inbox = request_queue.StoredInbox(self.writer, log, again, lambda timeout_s: False)
             engine = LiveEngine(log.state, runner, inbox, self.command_of, lambda: self.now_s)
             engine.resume()
             while not inbox.closed:
-                run(DurableEngine(engine, log, inbox), log.state, ROUND_POLICIES[log.policy[0]], SETTINGS, log)
+                durable = DurableEngine(engine, log, inbox, FORGET_EVERY_S)
+                run(durable, log.state, ROUND_POLICIES[log.policy[0]], SETTINGS, log)
             log.commit(inbox.taken)
             if snapshot:
                 log.snapshot()
         finally:
-            runner.close()
-            os.close(silence)
             connection.close()
 
     def command_of(self, job: str) -> Command:
@@ -178,13 +197,19 @@ class History(RuleBasedStateMachine):
             self.live(Bomb(None, False))
             if all(self.phase(id_) in ENDS[asked.cancelled, asked.held] for id_, asked in self.asked.items()):
                 break
+        for _ in range(2):  # ended jobs are forgotten, and then that is old
+            self.now_s += RETENTION.keep_s
+            self.live(Bomb(None, False))
+            self.archive(Bomb(None, False))
+        ended = [id_ for id_ in self.asked if self.phase(id_) != Phase.HELD]
+        assert self.count("archived") == len(ended)
         connection = open_writer(self.directory.events, EVENTS)
         log = open_log(connection)
-        assert [spec.id for spec in log.state.specs] == list(self.asked)
         for id_, asked in self.asked.items():
-            assert log.state.phase[log.state.position[id_]] in ENDS[asked.cancelled, asked.held], (id_, asked)
+            assert self.phase(id_) in ENDS[asked.cancelled, asked.held], (id_, asked)
         self.check_tables(log)
         self.check_leases(log)
+        self.check_archive(log)
         connection.execute("DELETE FROM snapshots")
         assert dump(open_log(connection).state) == dump(log.state)
         connection.close()
@@ -193,41 +218,65 @@ class History(RuleBasedStateMachine):
         connection = open_writer(self.directory.events, EVENTS)
         row = connection.execute("SELECT phase FROM jobs WHERE id = ?", (id_,)).fetchone()
         connection.close()
+        if row is None:
+            row = self.writer.execute("SELECT phase FROM archived WHERE id = ?", (id_,)).fetchone()
         return None if row is None else Phase[row[0].upper()]
 
     def check_tables(self, log: Log) -> None:
         state, connection = log.state, log._connection
         rows = connection.execute("SELECT id, phase, gpus, leases FROM jobs ORDER BY position").fetchall()
-        assert [tuple(row) for row in rows] == [
+        archived = [row[0] for row in self.writer.execute("SELECT id FROM archived")]
+        taken = [row[0] for row in self.writer.execute("SELECT id FROM jobs ORDER BY number")]
+        assert [row[0] for row in rows] == taken
+        assert sorted((*archived, *taken)) == sorted(self.asked)
+        assert sum(row[0] for row in connection.execute("SELECT jobs FROM archived_use")) == len(archived)
+        assert state.jobs + state.forgotten == len(self.asked)
+        assert [tuple(row) for row in rows if row[0] in state.position] == [
             (spec.id, Phase(int(state.phase[j])).name.lower(), state.held_gpus[j], state.leases[j])
             for j, spec in enumerate(state.specs)
         ]
         free = [row[0] for row in connection.execute("SELECT free FROM nodes ORDER BY position")]
         assert free == state.node_free.tolist()
 
+    def check_archive(self, log: Log) -> None:
+        """Archive and log together are the whole history, and its audit does not depend on where it was cut."""
+        with closing(open_reader(self.directory.events)) as events:
+            whole = Auditor.of(header_of(events))
+            for seq, record in archived_records(self.directory, 0, base_of(events), whole.state):
+                whole.fold(record)
+                assert seq <= base_of(events)
+            for _, record in read_records(events, whole.state, after=base_of(events)):
+                whole.fold(record)
+        assert dump(whole.state) == dump(log.state)
+        jobs = [job["id"] for one in segments(self.directory) for job in archived_jobs(self.directory, one)]
+        assert len(set(jobs)) == len(jobs) == whole.state.jobs + whole.state.forgotten - self.count("jobs")
+        assert audit_log(self.directory) == whole.audit()
+        store_audit(self.directory)
+        assert audit_log(self.directory) == whole.audit()
+
+    def count(self, table: str) -> int:
+        return int(self.writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
     def check_leases(self, log: Log) -> None:
         """No job ran in two places at once, none ran again after it had finished, and no slot was used twice."""
-        runs: dict[str, list[tuple[float, float, bool]]] = defaultdict(list)
+        runs: dict[str, list[tuple[int, float, float, bool]]] = defaultdict(list)
         slots: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
-        path = self.folder / "pretended.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        stopped = {tuple(line["stop"]): line["at_s"] for line in lines if "stop" in line}
-        for line in lines:
-            if "lease" not in line:
-                continue
-            lease: dict[str, Any] = line["lease"]
-            end_s = stopped.get((lease["job"], lease["number"]), line["ends_s"])
-            finished_there = (lease["job"], lease["number"]) not in stopped
-            begin_s = line["ends_s"] - self.asked[lease["job"]].seconds
-            runs[lease["job"]].append((begin_s, end_s, finished_there))
+        for path in self.folder.glob(f"leases/*/*/{RECORD}"):
+            record = json.loads(path.read_text())
+            lease: dict[str, Any] = record["lease"]
+            asked = path.with_name(ASKED)
+            end_s = float(asked.read_text()) if asked.exists() else record["ends_s"]
+            begin_s = record["ends_s"] - self.asked[lease["job"]].seconds
+            runs[lease["job"]].append((lease["number"], begin_s, end_s, not asked.exists()))
             for gpu in lease["gpus"]:
                 slots[gpu["node"], gpu["slot"]].append((begin_s, end_s))
         for times in slots.values():
-            assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(times))
-        for id_, intervals in runs.items():
+            assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(sorted(times)))
+        for id_, leases in runs.items():
+            intervals = [interval for _, *interval in sorted(leases)]
             assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(intervals)), (id_, intervals)
             assert not any(finished_there for _, _, finished_there in intervals[:-1]), (id_, intervals)
-            finished = log.state.phase[log.state.position[id_]] == Phase.FINISHED
+            finished = self.phase(id_) == Phase.FINISHED
             assert finished <= intervals[-1][2], (id_, intervals)
 
 
@@ -245,13 +294,11 @@ TestHistory.settings = settings(settings.get_profile("fairlead"), max_examples=2
 
 def test_a_lease_is_pretended_again_after_a_restart(tmp_path: Path) -> None:
     now_s = 0.0
-    runner = PretendRunner(tmp_path / "x", lambda: now_s)
+    runner = PretendRunner(tmp_path, lambda: now_s)
     lease = Lease("j1", 1, (), Command("sleep 5"))
     runner.launch(lease)
-    runner.close()
 
-    again = PretendRunner(tmp_path / "x", lambda: now_s)
+    again = PretendRunner(tmp_path, lambda: now_s)
     assert again.recall(("j1", 1)) == lease
     now_s = 5.0
     assert again.look([("j1", 1)]).sights["j1", 1].code == 0
-    again.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,10 @@ from fairlead.engines.requests import Command, SetPolicy
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase
+from fairlead.policies import ROUND_POLICIES
+from fairlead.policies.policy import Policy
 from fairlead.rounds.loop import Settings, When
-from fairlead.service.live_policies import NAMES, tried
+from fairlead.service.live_policies import configured, tried
 from fairlead.service.process.scheduler import keep_deciding
 from fairlead.service.store import request_queue
 from fairlead.service.store.database import open_writer
@@ -24,15 +26,15 @@ from fairlead.service.store.tables import EVENTS, REQUESTS
 from serving import header
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_policy_decides_a_small_round_with_its_own_parameters(name: str) -> None:
-    assert tried(name, {}).name == name
+@pytest.mark.parametrize("policy", ROUND_POLICIES.values(), ids=attrgetter("name"))
+def test_every_policy_decides_a_small_round_with_its_own_parameters(policy: Policy) -> None:
+    assert tried(policy) is policy
 
 
 @pytest.mark.parametrize("bad", [{"fairness": 2.0}, {"lease_s": 0}, {"fairness": float("nan")}], ids=str)
 def test_a_value_that_makes_no_sense_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InputError):
-        tried("themis", bad)
+        configured("themis", bad)
 
 
 @pytest.mark.parametrize("before", [SetPolicy("las", {"queues_gpu_s": [10.0]}), None], ids=["las", "header"])
@@ -54,18 +56,14 @@ def test_a_policy_that_cannot_decide_gives_way_to_the_one_before(tmp_path: Path,
 def _live(directory: StateDirectory) -> Log:
     """A scheduler from its start until it has nothing more to do."""
     connection, asked = open_writer(directory.events, EVENTS), open_writer(directory.requests, REQUESTS)
-    silence, gone = os.pipe()
-    os.close(gone)
-    runner = PretendRunner(directory.path / "pretended.jsonl", lambda: 1000.0)
+    runner = PretendRunner(directory.path, lambda: 1000.0)
     try:
         log = open_log(connection)
-        inbox = request_queue.StoredInbox(asked, log, [], silence)
+        inbox = request_queue.StoredInbox(asked, log, [], lambda timeout_s: False)
         engine = LiveEngine(log.state, runner, inbox, lambda job: request_queue.command_of(asked, job), lambda: 1000.0)
         engine.resume()
         keep_deciding(engine, log, inbox, Settings(10.0, When.EVENTS))
         return log
     finally:
-        runner.close()
-        os.close(silence)
         connection.close()
         asked.close()

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import stat
 import time
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from building import THREE
-from fairlead.engines.requests import Cancel, Command, Hold, Submit
+from fairlead.engines.local.files import LocalReader
+from fairlead.engines.requests import Cancel, Command, Hold, SetTenant, Submit
 from fairlead.model.cluster import parse_short_form
+from fairlead.model.decision import Cause, Decision
+from fairlead.model.events import Arrived, NodeDown, TenantSet
 from fairlead.model.jobs import JobSpec
 from fairlead.rounds.journal import Header
 from fairlead.service.store import changes, request_queue
-from fairlead.service.store.database import DiskFullError, Kind, StoreError, create, is_full, open_reader, open_writer
+from fairlead.service.store.database import (
+    DiskFullError,
+    Kind,
+    StoreError,
+    create,
+    is_full,
+    migrate,
+    open_reader,
+    open_writer,
+)
 from fairlead.service.store.directory import StateDirectory, describe_differences, is_new, make, open_directory
 from fairlead.service.store.log import open_log
+from fairlead.service.store.reads import Reads
 from fairlead.service.store.tables import EVENTS, REQUESTS
 from fairlead.service.store.writer import Writer
 
@@ -63,6 +80,7 @@ def test_an_older_file_is_brought_up_to_date_and_keeps_its_rows(tmp_path: Path) 
     before.execute("INSERT INTO things VALUES ('a')")
     before.close()
 
+    migrate(tmp_path / "x", TWO)
     connection = open_writer(tmp_path / "x", TWO)
     assert [tuple(row) for row in connection.execute("SELECT * FROM things")] == [("a", None), ("b", 2)]
     connection.close()
@@ -73,7 +91,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> Non
     bad = Kind("things", 7, (*ONE.migrations, "INSERT INTO things VALUES ('half'); SELECT nonsense FROM nowhere"))
 
     with pytest.raises(StoreError, match="from schema 1 to 2"):
-        open_writer(tmp_path / "x", bad)
+        migrate(tmp_path / "x", bad)
     connection = open_writer(tmp_path / "x", ONE)
     assert connection.execute("SELECT count(*) FROM things").fetchone()[0] == 0
     connection.close()
@@ -81,7 +99,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> Non
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     create(tmp_path / "x", TWO)
-    with pytest.raises(StoreError, match=r"newer Fairlead \(schema 2, this one knows up to 1\).*upgrade"):
+    with pytest.raises(StoreError, match=r"newer Fairlead \(schema 2, this one knows up to 1\).*restore a backup"):
         open_writer(tmp_path / "x", ONE)
 
 
@@ -141,7 +159,7 @@ def test_a_first_start_that_was_cut_short_begins_again(directory: StateDirectory
 
 def test_a_marker_of_a_later_version_is_refused(directory: StateDirectory) -> None:
     directory.marker.write_text('{"fairlead": "state/9"}')
-    with pytest.raises(StoreError, match="state/9"):
+    with pytest.raises(StoreError, match=r"state.json was written by a newer Fairlead \(schema 9"):
         is_new(directory)
 
 
@@ -265,4 +283,58 @@ def test_keys_of_long_ago_are_forgotten(directory: StateDirectory) -> None:
     changes.forget_old_keys(connection)
 
     assert [row[0] for row in connection.execute("SELECT key FROM idempotency")] == ["new"]
+    connection.close()
+
+
+# ---- what a decision writes ---------------------------------------------------------------------------------------
+
+
+def test_requests_that_a_decision_answers_are_taken_with_it(directory: StateDirectory) -> None:
+    """Otherwise a start after a kill would take them again, and jobs that were forgotten meanwhile would arrive twice."""
+    writer, connection = open_writer(directory.requests, REQUESTS), open_writer(directory.events, EVENTS)
+    request_queue.submit(writer, "x", submission())
+    request_queue.append(writer, "x", SetTenant("t", 3.0))
+    log = open_log(connection)
+    inbox = request_queue.StoredInbox(writer, log, [], lambda timeout_s: False)
+    requests = inbox.take(0.0)
+    assert requests is not None
+    submitted = requests[0]
+    assert isinstance(submitted, Submit)
+    for event in (
+        Arrived(log.clock(), replace(submitted.spec, arrival_s=log.clock())),
+        TenantSet(log.clock(), "t", 3.0),
+    ):
+        log.event(event)
+        log.state.fold(event)
+    nothing = np.array([], dtype=np.int64)
+    log.decision(Decision(log.clock(), Cause.EVENT, nothing, nothing, (), math.inf, ""))
+
+    after = open_log(connection)
+    assert after.taken == 2
+    with closing(Reads(directory, LocalReader(directory.path))) as reads:
+        assert reads.taken() == 0, "no row shows what the requests have changed"
+        assert reads.taken_and_waiting("t") == (0, 0)
+        after.commit(2)
+        assert reads.taken() == 2
+        assert reads.taken_and_waiting("t") == (2, 1)
+    assert connection.execute("SELECT weight FROM tenants").fetchone()[0] == 3.0
+    writer.close()
+    connection.close()
+
+
+def test_a_node_that_only_a_decision_has_written_is_in_the_tables_after_the_next_commit(
+    directory: StateDirectory,
+) -> None:
+    """No job is touched by it, and nothing else may happen for hours."""
+    connection = open_writer(directory.events, EVENTS)
+    log = open_log(connection)
+    down, nothing = NodeDown(log.clock(), 0), np.array([], dtype=np.int64)
+    log.event(down)
+    log.state.fold(down)
+    log.decision(Decision(log.clock(), Cause.EVENT, nothing, nothing, (), math.inf, ""))
+
+    log.commit(log.taken)
+
+    with closing(Reads(directory, LocalReader(directory.path))) as reads:
+        assert [node.up for node in reads.nodes()] == [False]
     connection.close()

@@ -36,7 +36,7 @@ def test_it_gives_up_after_short_lives_in_a_row(tmp_path: Path, command: list[st
     keeper = supervisor(tmp_path, reasons, command)
     keeper.start()
     wait_for(lambda: reasons, "the supervisor to give up")
-    keeper.stop()
+    keeper.close()
 
     assert len(reasons) == 1
     assert re.search(why, reasons[0])
@@ -48,7 +48,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     keeper = supervisor(tmp_path, reasons, [sys.executable, "-c", f"raise SystemExit({FULL})"])
     keeper.start()
     wait_for(lambda: keeper.state().restarts > PATIENCE.deaths, "restarts")
-    keeper.stop()
+    keeper.close()
 
     assert reasons == []
 
@@ -60,7 +60,7 @@ def test_a_life_that_was_never_ready_is_short_however_long_it_took(tmp_path: Pat
     keeper = supervisor(tmp_path, reasons, dies, replace(PATIENCE, short_life_s=0.0))
     keeper.start()
     wait_for(lambda: reasons, "the supervisor to give up")
-    keeper.stop()
+    keeper.close()
 
     assert reasons == ["the scheduler died 3 times in a row; its last messages are above"]
 
@@ -71,7 +71,7 @@ def test_deaths_after_long_lives_are_not_counted_together(tmp_path: Path) -> Non
     keeper = supervisor(tmp_path, reasons, lives, replace(PATIENCE, short_life_s=0.0))
     keeper.start()
     wait_for(lambda: keeper.state().restarts > PATIENCE.deaths, "restarts")
-    keeper.stop()
+    keeper.close()
 
     assert reasons == []
 
@@ -83,3 +83,19 @@ def test_whoever_waits_for_a_scheduler_that_was_given_up_finds_the_reason(tmp_pa
 
     assert not keeper.wait_until_ready(PATIENCE_S)
     assert len(reasons) == 1
+
+
+def test_a_scheduler_that_is_stuck_after_its_first_decision_is_overdue(tmp_path: Path) -> None:
+    """Before its first decision it had nothing to decide, so that no round was ever announced."""
+    script = (
+        "import time\n"
+        "for message in ('{\"ready\": true}', '{\"due_in_s\": null}', '{\"decision_s\": 0.1}'):\n"
+        "    print(message, flush=True)\n"
+        "time.sleep(3600)\n"
+    )
+    keeper = supervisor(tmp_path, [], [sys.executable, "-c", script])
+    keeper._late_s = 0.0
+    keeper.start()
+    wait_for(lambda: keeper.state().decision_overdue, "a decision to be overdue")
+    keeper.kill()
+    keeper.close()

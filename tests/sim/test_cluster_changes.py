@@ -184,7 +184,7 @@ def test_a_run_continues_from_a_state_whose_cluster_has_changed(tmp_path: Path, 
     origin = journal_origin(tmp_path / "journal", 400.0, find_round_policy(policy))
     later = tmp_path / "later"
 
-    continue_from(origin, find_round_policy(policy), origin.settings(), world, future=origin.future, journal=later)
+    continue_from(origin, find_round_policy(policy), origin.settings, world, future=origin.future, journal=later)
 
     check_journal(later)
     report = replay_journal(later)

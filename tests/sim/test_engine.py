@@ -52,6 +52,44 @@ def only(events: list[Event]) -> Event:
 # ---- the engine --------------------------------------------------------------------------------------------------
 
 
+def test_first_starts_and_news_take_their_time_and_the_gpus_are_held_until_then() -> None:
+    world = engine(job("a", samples=100.0), world=World(start_s=2.0, notice_s=3.0), restart_s=7.0)
+    assert isinstance(only(world.wait(math.inf)), Arrived)
+    assert world.now() == 3.0
+    start(world, 3.0, 0)
+    started = only(world.wait(math.inf))
+    assert isinstance(started, Started)
+    assert started.resume_s.tolist() == [5.0]
+    finished = only(world.wait(math.inf))
+
+    assert isinstance(finished, Finished)
+    assert finished.time_s == 5.0 + 100.0 / started.rate[0] + 3.0
+    assert finished.samples.tolist() == [100.0]
+
+
+def test_a_job_that_is_stopped_after_its_end_keeps_no_more_than_its_work() -> None:
+    world = engine(job("a", samples=100.0), world=World(notice_s=50.0), restart_s=7.0)
+    world.wait(math.inf)
+    start(world, 50.0, 0)
+    started = only(world.wait(math.inf))
+    assert isinstance(started, Started)
+    stop(world, 50.0 + 100.0 / started.rate[0] + 10.0, 0)
+    stopped = only(world.wait(math.inf))
+
+    assert isinstance(stopped, Stopped)
+    assert stopped.samples.tolist() == [100.0]
+
+
+def test_reports_do_not_put_off_an_end_that_is_not_known_yet() -> None:
+    world = SimEngine(setup([job("a", samples=100.0)], world=World(notice_s=200.0, report_s=60.0)).truth(), senses=True)
+    world.wait(math.inf)
+    start(world, 200.0, 0)
+    events = [event for _ in range(10) for event in world.wait(1000.0)]
+
+    (finished,) = (event for event in events if isinstance(event, Finished))
+    assert finished.time_s == 200.0 + 100.0 + 200.0
+
+
 def test_a_job_ends_at_its_exact_time() -> None:
     world = engine(job("a", samples=123.456))
     world.wait(math.inf)

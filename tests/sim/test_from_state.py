@@ -135,7 +135,7 @@ def test_a_journal_holds_all_that_the_rest_of_the_run_depends_on(policy: Policy,
     made, whole, path = world(policy, 0), Tape(), tmp_path / "run.jsonl"
     simulate(made, path, watch=whole)
     for time_s in some_times(whole.records)[1:]:
-        state, _, carried = carried_at(path, policy, time_s)
+        state, _, _, carried = carried_at(path, policy, time_s)
         before = [record for record in whole.records if record.time_s <= time_s]
         tape = Tape()
         continue_run(made, state, tape, carried)
@@ -150,7 +150,7 @@ def test_any_record_of_an_instant_may_be_the_last_one_that_was_folded() -> None:
     records = records_of(made)
     for cut in range(0, len(records), 3):
         state = empty(made)
-        _, carried = carry(records[:cut], state, as_round_policy(made.policy), made.settings)
+        _, _, carried = carry(records[:cut], state, as_round_policy(made.policy), made.settings)
         tape = Tape()
         continue_run(made, state, tape, carried)
 

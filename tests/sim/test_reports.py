@@ -128,7 +128,7 @@ def test_a_noisy_run_is_replayed_and_continued_exactly(tmp_path: Path) -> None:
     assert replayed.decisions == replayed.same > 0
 
     for time_s in (400.0, 1440.0, 1500.0):
-        state, policy, carried = carried_at(path, find_round_policy("hops"), time_s)
+        state, policy, _, carried = carried_at(path, find_round_policy("hops"), time_s)
         ends = simulate_from(
             state,
             policy,

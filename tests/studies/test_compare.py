@@ -6,6 +6,7 @@ import copy
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,15 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.model.assumptions import Assumption
+from fairlead.studies.compare.cases import make_case, run_case
+from fairlead.studies.compare.demo import demo_request
+from fairlead.studies.compare.promise_rows import promise_text, promises_over_seeds
 from fairlead.studies.compare.run_records import RunRecord, Timings, record_from_json
 from fairlead.studies.compare.table import METRICS, best_of, rows_of
+from fairlead.studies.fairness.journal_audit import audit_journal
+from fairlead.studies.fairness.promise_verdicts import PromiseVerdict, Standing
+from fairlead.studies.policy_lab.plugins import refer
+from fairlead.studies.runs.simulate import simulate
 from fairlead.studies.runs.summary import Summary
 from fairlead.studies.runs.timeline import Series
 from waiting import wait_for
@@ -421,7 +429,8 @@ def test_jobs_that_never_finish_are_shown_in_the_table_the_page_the_csv_and_the_
 
     where = ["--cluster", "v100:2,k80:2", "--trace", str(tmp_path / "jobs.csv")]
     assert call("simulate", *where, "--policy", lazy) == 0
-    assert "3 of 8 jobs; the rows below cover the 5 that finished" in capsys.readouterr().out
+    shown = re.sub(r"\W+", " ", capsys.readouterr().out)  # wrapped, between the lines of the table
+    assert "jobs never finished 3 the rows below cover the 5 that finished" in shown
 
 
 def test_best_must_beat_every_other_one_seed_by_seed() -> None:
@@ -512,3 +521,33 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str],
 )
 def test_invalid_options_are_refused(capsys: pytest.CaptureFixture[str], args: list[str], message: str) -> None:
     assert message in refused(capsys, "compare", "--cluster", "v100:4", *args)
+
+
+def test_promises_over_seeds_are_broken_if_one_is_and_name_the_causes() -> None:
+    def verdict(standing: Standing, value: float, causes: dict[str, float] | None = None) -> PromiseVerdict:
+        return PromiseVerdict("sharing incentive", standing, value, 0.95, ("a",), causes or {})
+
+    kept = verdict(Standing.KEPT, 1.2)
+    broken = verdict(Standing.BROKEN, 0.7, {"whole gangs": 0.75, "restarts": 0.25})
+    runs = [replace(record_of("a", seed, 1.0), promises=(one,)) for seed, one in enumerate((kept, broken, kept))]
+
+    (row,) = promises_over_seeds(runs)
+    (fine,) = promises_over_seeds(runs[:1])
+
+    assert promise_text(row) == "broken 0.7 (1 of 3 seeds): whole gangs 75%, restarts 25%"
+    ahead = replace(row, causes={"restarts": 0.11, "whole gangs": 1.04, "the policy's own division": -0.15})
+    causes = "whole gangs 104%, restarts 11%, offset by the policy's own division 15%"
+    assert promise_text(ahead) == f"broken 0.7 (1 of 3 seeds): {causes}"
+    assert promise_text(fine) == "kept 1.2"
+    assert promises_over_seeds([*runs, replace(runs[0], promises=())]) == ()
+
+
+def test_the_verdicts_of_a_comparison_are_those_of_the_audit(tmp_path: Path) -> None:
+    request = demo_request(jobs=12)
+    setup = replace(request.setup, trace=request.workload(None, 0))
+    case = make_case(refer("oef-coop"), None, 0, setup, "", keep_stays=False)
+    record = run_case(case)
+    simulate(replace(case.setup, policy=case.policy.load()), tmp_path / "journal")
+
+    assert list(record.promises) == audit_journal(tmp_path / "journal").promises
+    assert record_from_json(record.to_json()) == record

@@ -46,6 +46,24 @@ def test_the_workload_offers_the_stated_load_in_the_stated_time(widths: tuple[in
     assert trace.jobs[-1].arrival_s <= testbed.DAYS_S
 
 
+@pytest.mark.parametrize("bed", study.SIMULATED_BEDS.values(), ids=list(study.SIMULATED_BEDS))
+def test_traces_6_and_9_are_as_the_paper_describes_them_at_the_fitted_load(bed: testbed.Bed) -> None:
+    cluster = testbed.paper_cluster()
+
+    trace, speeds = testbed.workload(cluster, testbed.WIDTHS, testbed.JOBS, 1, bed)
+
+    rates = TableEstimator(speeds, cluster)
+    step_s = [seconds_per_step(rates, cluster, spec.model, spec.gpus) or 0.0 for spec in trace.jobs]
+    took_s = np.array([(spec.steps or 0.0) * s for spec, s in zip(trace.jobs, step_s, strict=True)])
+    width = np.array([spec.gpus for spec in trace.jobs])
+    assert (width * took_s).sum() / (36 * testbed.DAYS_S) == pytest.approx(testbed.FITTED.load, rel=1e-6)
+    if bed.within:
+        assert took_s.max() / took_s.min() <= 3.0 + 1e-9
+    if bed.language:
+        language = np.mean([spec.model.startswith(("gpt", "opt")) for spec in trace.jobs])
+        assert language == pytest.approx(0.5, abs=0.05)
+
+
 def test_the_bound_on_fractional_completion_by_hand() -> None:
     """One GPU-second a second: 10 s of work, then at 5 s one of 2 s, which goes first.
 
@@ -91,7 +109,7 @@ def test_on_trace_1_our_costs_are_faster_than_gavel_and_allox() -> None:
     widths = study.TRACES["trace 1, all 4 GPUs wide"]
     jct_h = {name: run(name, widths, 200, seed=0)["jct_h"] for name in (RANKED, MAX_MIN, ALLOX)}
 
-    assert jct_h[MAX_MIN] > 1.2 * jct_h[RANKED]
+    assert jct_h[MAX_MIN] > 1.1 * jct_h[RANKED]
     assert jct_h[ALLOX] > 1.3 * jct_h[RANKED]
 
 
@@ -184,3 +202,13 @@ def test_a_cause_is_tested_in_the_column_in_which_it_is_switched_off() -> None:
     (cause,) = table.claims[0].causes
     assert cause.closes == pytest.approx(0.75)
     assert cause.explains
+
+
+def test_a_column_about_a_part_that_was_not_measured_is_left_out() -> None:
+    columns = [ClaimColumn("gavel", "gavel", ("main",)), ClaimColumn("trace 9", "gavel", ("main", "nine"))]
+
+    table = table_of(
+        "t", "seed 0", columns, [ClaimLine("JCT", "2x", "jct_h", GAIN, 2.0)], {"main": _factors(gavel=2.1)}
+    )
+
+    assert table.columns == ("gavel",)

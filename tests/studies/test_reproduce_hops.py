@@ -97,6 +97,8 @@ def test_every_part_of_the_full_run_has_its_tables() -> None:
         "64 GPUs, parts of Hops": list(ABLATION),
         "512 GPUs, priorities": list(study.PRIORITIES),
         "512 GPUs, sensing": list(study.SENSING),
+        **{f"{name}, {study.WHOLE_NODES}": list(study.ON_WHOLE_NODES) for name in PAPER},
+        **{f"{name}, {study.ONE_GPU}": list(study.WITH_ONE_GPU) for name in PAPER},
         **{f"{name}, calibration": list(study.CANDIDATES[name]) for name in PAPER},
     }
     parts = {part: {name: numbers_of() for name in names} for part, names in variants.items()}
@@ -105,11 +107,49 @@ def test_every_part_of_the_full_run_has_its_tables() -> None:
 
     made: Study = claims.study(study.FULL, parts)
 
+    assert all(
+        study.WHOLE_NODES in t.columns for t in made.tables if t.title.endswith(("against sia", "against gavel"))
+    )
     table = next(t for t in made.tables if t.title.startswith("512 GPUs: Gavel for each candidate"))
     distances = {claim.claim: claim.ours[-1] for claim in table.claims}
     assert distances.pop("wide, lengths x 1, from 0.01 GPU-h") == "0.00 (0.00..0.00)"
     assert all(not cell.startswith("0.00") for cell in distances.values())
     assert set(dict(study.reproduce(study.FULL))) == {*parts, "512 GPUs, 30 jobs/h", "512 GPUs, 1200 jobs/h"}
+
+
+def test_whole_nodes_are_a_candidate_for_sia_and_an_explanation_for_gavel() -> None:
+    part = compared({"packed": 3.3, "scattered": 3.3, "one node": 3.3, "refilled": 3.3})
+    paper = PAPER["64 GPUs"]
+    on_whole = {f"{name}, {study.WHOLE_NODES}": numbers_of(jct_h=paper[name]["jct_h"]) for name in study.RIVALS}
+    made = claims.study(study.FULL, {"64 GPUs": part, f"64 GPUs, {study.WHOLE_NODES}": on_whole})
+    sia, gavel = (
+        next(c for c in t.claims if c.claim.startswith("JCT")) for t in made.tables if t.title.endswith(study.RIVALS)
+    )
+
+    assert str(sia.verdict).startswith("reached (whole nodes)")
+    assert "whole nodes" not in str(gavel.verdict)
+    assert gavel.causes[0].column == study.WHOLE_NODES
+
+
+def test_where_one_gpu_is_allowed_jobs_may_be_narrower_and_nothing_else_changes() -> None:
+    before = study._small(1, JOBS["64 GPUs"])
+    after = study._with_one_gpu(before)
+
+    for one, other in zip(before[1].jobs, after[1].jobs, strict=True):
+        assert other.widths == tuple(sorted({1, *one.widths}))
+        assert (other.gpus, other.steps, other.arrival_s) == (one.gpus, one.steps, one.arrival_s)
+
+
+def test_the_distance_of_a_form_is_zero_where_a_baseline_has_the_paper_s_numbers() -> None:
+    part = compared({"packed": 3.3, "scattered": 3.3, "one node": 3.3, "refilled": 3.3})
+    part["gavel, packed"] = {**numbers_of(), **{key: [value] for key, value in PAPER["64 GPUs"]["gavel"].items()}}
+
+    made = claims.study(study.FULL, {"64 GPUs": part})
+
+    table = next(t for t in made.tables if t.title.endswith(claims.FORM_DISTANCES))
+    gavel = next(claim for claim in table.claims if claim.claim == "gavel")
+    assert gavel.ours[table.columns.index("packed")].startswith("0.00")
+    assert not gavel.ours[table.columns.index("scattered")].startswith("0.00")
 
 
 def test_the_calibration_is_the_mean_of_two_forms_of_gavel(monkeypatch: pytest.MonkeyPatch) -> None:

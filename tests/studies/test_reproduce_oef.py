@@ -30,7 +30,7 @@ def test_equal_shares_can_be_improved_without_envy_up_to_the_cooperative_ones() 
 
 
 def test_wide_jobs_are_wider_and_only_the_slow_network_loses_more() -> None:
-    of = {name: study._workload(3, 200, setting) for name, setting in study.SETTINGS.items()}
+    of = {name: study.workload(3, 200, setting) for name, setting in study.SETTINGS.items()}
     gpus = {name: np.mean([job.gpus for job in trace.jobs]) for name, (trace, _) in of.items()}
     kept = {name: {facts.spread for facts in profile.facts.values()} for name, (_, profile) in of.items()}
 

@@ -39,6 +39,13 @@ def test_a_sweep_states_the_load_of_each_line() -> None:
         assert case.tasks @ case.known.fluid_s / case.arrival_s[-1] == pytest.approx(load, rel=0.1)
 
 
+def test_twice_the_jobs_are_the_same_load() -> None:
+    (longer,), most = study.sweeps()["jobs, twice as many"], study.sweeps()["jobs"][-1]
+
+    assert (longer.jobs, longer.gpus) == (2 * most.jobs, most.gpus)
+    assert longer.offered == most.offered
+
+
 def test_bursts_keep_the_load() -> None:
     setting = TaskWorkload("", (8, 8, 8, 8), 4000, 0.8, bursty=True)
     case = draw(setting, 1)

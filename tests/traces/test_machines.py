@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fairlead.model.cluster import NodeGroup, build_cluster
 from fairlead.model.errors import InputError
+from fairlead.model.slurm_text import compress_hosts, expand_hosts
 from fairlead.traces.clusters import format_cluster, parse_cluster, read_cluster
-from fairlead.traces.machines import conversion_notes, expand_hosts
+from fairlead.traces.machines import conversion_notes
 
 from .conftest import Shared, Write
 
@@ -112,3 +116,42 @@ def test_a_conversion_notes_what_was_left_out_and_assumed(write: Write) -> None:
     assert notes[0] == "left out: 1 node without GPUs"
     assert "v100 16 GiB" in notes[1]
     assert conversion_notes("v100:8", read_cluster("v100:8")) == ()
+
+
+def test_nodes_of_slurm_keep_their_names_also_in_a_cluster_file() -> None:
+    cluster = parse_cluster(SINFO, "list")
+    assert cluster.nodes == ("gpu01", "gpu02", "gpu03", "old1", "old1+m60")
+
+    text = format_cluster(cluster)
+    again = parse_cluster(text, "c.yaml")
+
+    assert 'hosts: "gpu[02-03]"' in text
+    assert (again.nodes, again.types, again.type_of) == (cluster.nodes, cluster.types, cluster.type_of)
+
+
+def test_hosts_of_a_cluster_file_are_the_names_of_its_nodes() -> None:
+    cluster = parse_cluster(
+        'nodes: [{hosts: "a[8-10],b", gpu: v100, gpus: 4}, {count: 1, gpu: v100, gpus: 4}]', "c.yaml"
+    )
+    assert cluster.nodes == ("a8", "a9", "a10", "b", "v100-1")
+
+    with pytest.raises(InputError, match=r"c.yaml line 1: hosts are the names .* leave out count and name"):
+        parse_cluster("nodes: [{hosts: a1, count: 2, gpu: v100, gpus: 4}]", "c.yaml")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["gpu", "n-", "v100-", "a1b"]), st.integers(0, 120)), min_size=1, unique=True)
+)
+def test_compressed_hosts_are_read_back_in_their_order(hosts: list[tuple[str, int]]) -> None:
+    names = [f"{prefix}{number:02d}" for prefix, number in hosts]
+    assert list(expand_hosts(compress_hosts(names))) == names
+
+
+@given(
+    st.lists(st.sampled_from([f"{p}-{n}" for p in ("v100", "k80", "x") for n in range(1, 5)]), min_size=1, unique=True)
+)
+def test_any_names_survive_a_cluster_file(names: list[str]) -> None:
+    groups = [NodeGroup(1, "v100" if len(name) % 2 else "k80", 4, hosts=(name,)) for name in names]
+    cluster = build_cluster(groups)
+    again = parse_cluster(format_cluster(cluster), "c.yaml")
+    assert (again.nodes, again.type_of) == (cluster.nodes, cluster.type_of)

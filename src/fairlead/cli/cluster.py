@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.options import Aliases, gpu_aliases
-from fairlead.cli.output import Format, Output, print_json, print_table
+from fairlead.cli.output import Format, Output, print_json, print_lines, print_table
 from fairlead.model.words import counted
 
 app = typer.Typer(help="Read and convert descriptions of clusters.", no_args_is_help=True)
@@ -60,4 +60,4 @@ def convert(
         print_json({"cluster": out, "nodes": len(cluster.nodes), "gpus": cluster.total_gpus, "notes": notes})
     else:
         size = f"{counted(len(cluster.nodes), 'node')} with {counted(cluster.total_gpus, 'GPU')}"
-        print(f"wrote {size} to {out}", *notes, sep="\n  ")
+        print_lines(f"wrote {size} to {out}", *(f"  {note}" for note in notes))

@@ -1,31 +1,24 @@
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Cluster, Importing, parse_pairs, spread
-from fairlead.cli.output import Format, Output, print_json, print_wide_table, show_progress
+from fairlead.cli.options import Importing, spread
+from fairlead.cli.output import Format, Output, print_json, print_lines, print_table, print_wide_table, show_progress
 from fairlead.cli.world import WorldOptions
 from fairlead.model.errors import FairleadError, InputError
-from fairlead.model.words import choose
+from fairlead.model.extras import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from fairlead.model.cluster import Cluster as Hardware
-    from fairlead.rates.profile import Profile
-    from fairlead.studies.compare.answer import Cell, ComparisonAnswer, TenantOutcome
-    from fairlead.studies.compare.compare import Comparison, Executor, Request
-    from fairlead.studies.compare.workloads import Generated, Workload
+    from fairlead.library.comparing import ComparedSetting, PolicyComparison
+    from fairlead.studies.compare.answer import Cell, ComparisonAnswer, PolicyRow, TenantOutcome
 
-MOST_SEEDS = 1000
 MOST_TENANTS = 12  # in the table
-EXECUTORS = ("processes", "ray")
-GENERATE = ("arrivals", "durations", "load", "tenants", "tenant_skew")
 
 
 @dataclass(frozen=True)
@@ -44,6 +37,26 @@ class Running:
     ray_address: Annotated[
         str | None, typer.Option("--ray-address", help="Address of a running Ray cluster (default: RAY_ADDRESS).")
     ] = None
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Start no run after this much CPU time: 30m, 2h.", metavar="TIME")
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """The options by their names, as the functions of the library take them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @contextmanager
+    def resumable(self) -> Iterator[None]:
+        """Say after an interruption where finished runs are."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            from fairlead.library.comparing import store_of
+
+            folder = store_of(self.state, fresh=self.fresh).folder
+            raise FairleadError(
+                f"interrupted; finished runs are kept in {folder}, and the same command continues from there"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -57,16 +70,37 @@ class OutputFiles:
     ] = None
     csv: Annotated[str | None, typer.Option("--csv", help="Write one line per run here.", metavar="FILE")] = None
 
+    def shown_h(self) -> tuple[float, float] | None:
+        return None if self.window is None else parse_hours(self.window)
+
+    def check(self) -> None:
+        """Fail before the runs if an option is wrong, or what writes the files is not installed."""
+        self.shown_h()
+        require(*(("jinja2",) if self.report else ()), *(("matplotlib",) if self.figures else ()))
+
 
 @spread
 def compare(
     *,
-    cluster: Cluster,
+    cluster: Annotated[
+        list[str],
+        typer.Option(
+            "--cluster",
+            help="Cluster file, or GPUs by type: v100:36,p100:36x8; repeatable.",
+            metavar="FILE|TYPES",
+        ),
+    ],
     policies: Annotated[
-        str, typer.Option("--policies", help="Policies: names or FILE.py:NAME, or `all`.", metavar="A,B,...")
+        str,
+        typer.Option(
+            "--policies",
+            help="Policies: names or FILE.py:NAME, each perhaps with parameters (fft:kappa=2), or `all`.",
+            metavar="A,B,...",
+        ),
     ],
     trace: Annotated[
-        str | None, typer.Option("--trace", help="Workload file of any known format.", metavar="FILE")
+        list[str] | None,
+        typer.Option("--trace", help="Workload file of any known format; repeatable.", metavar="FILE"),
     ] = None,
     generate: Annotated[
         str | None,
@@ -83,146 +117,83 @@ def compare(
     jobs: Annotated[
         int | None, typer.Option("--jobs", help="Only the first N jobs; for a generated workload, its size.", min=1)
     ] = None,
+    audit: Annotated[
+        bool,
+        typer.Option("--audit", help="Also audit every run: envy and sharing incentives, in --csv and -o json."),
+    ] = False,
     files: OutputFiles,
     running: Running,
     importing: Importing,
     rules: WorldOptions,
     output: Output = Format.table,
 ) -> None:
-    """Run every policy on the same workloads under the same rules, and compare them seed by seed."""
-    from fairlead.studies.compare.compare import Request
-    from fairlead.traces.clusters import read_cluster
-    from fairlead.traces.formats import Trace
+    """Run every policy on the same workloads under the same rules, and compare them seed by seed.
 
-    shown_h = None if files.window is None else parse_hours(files.window)
-    profile, hardware = importing.profile(), read_cluster(cluster, importing.aliases())
-    no_policy: Any = None  # each run has its own policy
-    request = Request(
-        policies=parse_policies(policies),
-        seeds=parse_seeds(seeds),
-        loads=parse_loads(loads),
-        workload=choose_workload(trace, generate, profile, hardware, jobs, importing),
-        setup=rules.setup(hardware, Trace((), "", ""), profile, no_policy, aliases=importing.aliases()),
-        skip_impossible=rules.skip_impossible,
-    )
-    comparison = run(request, running)
+    --trace and --cluster may be repeated: every trace is then compared on every cluster, and each has its own table.
+    """
+    from fairlead.library.comparing import compare as run_comparison
+
+    files.check()
+    with show_progress("comparing") as report, running.resumable():
+        compared = run_comparison(
+            cluster,
+            policies,
+            trace=trace,
+            generate=generate,
+            seeds=seeds,
+            loads=loads,
+            jobs=jobs,
+            audit=audit,
+            progress=report,
+            **running.given(),
+            **importing.given(),
+            **rules.given(),
+        )
+    show_results(compared, files, output, _print_comparisons)
+
+
+def show_results(
+    compared: PolicyComparison,
+    files: OutputFiles,
+    output: Format,
+    print_tables: Callable[[Sequence[ComparedSetting]], None],
+) -> None:
+    """Write the files and print the answer. An exit code of 1 says that no run has succeeded."""
+    shown_h = files.shown_h()
     written: dict[str, str] = {}
     try:
-        write_files(comparison, files, written, shown_h)
+        write_files(compared, files, written, shown_h)
     finally:  # the answer is printed even if a file cannot be written
         if output is Format.json:
-            print_json({**comparison.answer.to_json(), "files": written})
+            print_json({**compared.to_json(), "files": written})
         else:
-            print_comparison(comparison.answer)
+            print_tables(compared.settings)
             for content, path in written.items():
                 print(f"{content}: {path}")
+    answers = [setting.comparison.answer for setting in compared.settings]
     if shown_h is not None:
-        _warn_of_empty_charts(shown_h, comparison.answer)
-    if not comparison.answer.runs:
+        for answer in answers:
+            _warn_of_empty_charts(shown_h, answer)
+    if not any(answer.runs for answer in answers):
         raise typer.Exit(1)
 
 
-def choose_workload(
-    trace: str | None,
-    generate: str | None,
-    profile: Profile,
-    hardware: Hardware,
-    jobs: int | None,
-    importing: Importing,
-) -> Workload:
-    from fairlead.studies.compare.workloads import from_file, from_generator
-
-    if trace is not None and generate is None:
-        options = {"format": importing.trace_format, **importing.choices()}
-        return from_file(trace, profile, hardware, jobs, options)
-    if generate is not None and trace is None:
-        return from_generator(profile, hardware, jobs, parse_generator(generate))
-    raise InputError("give either --trace FILE or --generate SPEC (for example --generate defaults)")
-
-
-def run(request: Request, running: Running) -> Comparison:
-    from fairlead.studies.compare.compare import compare as study
-    from fairlead.studies.runs.store import Store, default_folder
-
-    execute = find_executor(running.executor, running.workers or os.cpu_count() or 1, running.ray_address)
-    folder = Path(running.state) if running.state else default_folder("compare")
-    store = Store(folder, "--state", running.fresh)
-    with show_progress("comparing") as report:
-        try:
-            return study(request, execute, store, report)
-        except KeyboardInterrupt:
-            raise FairleadError(
-                f"interrupted; finished runs are kept in {store.folder}, and the same command continues from there"
-            ) from None
+def _print_comparisons(settings: Sequence[ComparedSetting]) -> None:
+    for setting in settings:
+        print_comparison(setting.comparison.answer)
 
 
 def write_files(
-    comparison: Comparison, files: OutputFiles, written: dict[str, str], shown_h: tuple[float, float] | None = None
+    compared: PolicyComparison, files: OutputFiles, written: dict[str, str], shown_h: tuple[float, float] | None = None
 ) -> None:
     """Write the files and add each path to `written`, by its content, as soon as the file exists."""
     if files.csv:
-        from fairlead.studies.compare.table import write_csv
-
-        written["runs"], written["tenants"] = files.csv, write_csv(comparison.answer, files.csv)
+        written["runs"], written["tenants"] = map(str, compared.write_csv(files.csv))
     if files.report:
-        from fairlead.studies.report.page import write_page
-
-        write_page(comparison, files.report, shown_h)
-        written["report"] = files.report
+        written["report"] = ", ".join(map(str, compared.write_page(files.report, shown_h)))
     if files.figures:
-        from fairlead.studies.report.comparison_figures import draw_all
-
-        written["figures"] = f"{files.figures} ({len(draw_all(comparison, files.figures, shown_h))} files)"
-
-
-def find_executor(name: str, workers: int, address: str | None) -> Executor:
-    from functools import partial
-
-    if choose("--executor", name, EXECUTORS) == "processes":
-        from fairlead.studies.runs.process_pool import run_in_processes
-
-        return partial(run_in_processes, workers=workers)
-    from fairlead.studies.runs.ray_pool import check_ray, run_on_ray
-
-    check_ray()
-    return partial(run_on_ray, address=address)
-
-
-def parse_policies(text: str) -> list[Any]:
-    from fairlead.policies import REGISTRY
-    from fairlead.policies.policy import Knows
-    from fairlead.studies.policy_lab.plugins import refer
-
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if names == ["all"]:
-        names = [policy.name for policy in REGISTRY.values() if Knows.ARRIVALS not in policy.knows]
-    if not names:
-        raise InputError("--policies names no policy; give names such as fifo,gavel,oef-coop, or all")
-    return [refer(name) for name in names]
-
-
-def parse_seeds(text: str) -> list[int]:
-    """The seeds of `0..9` or `0,3,5`."""
-    low, dots, high = text.partition("..")
-    try:
-        seeds = list(range(int(low), int(high) + 1)) if dots else [int(part) for part in text.split(",")]
-    except ValueError:
-        seeds = []
-    if not seeds or min(seeds) < 0 or len(seeds) > MOST_SEEDS or len(set(seeds)) < len(seeds):
-        raise InputError(f'--seeds "{text}": expected 0..9 or 0,3,5, at most {MOST_SEEDS} different whole numbers')
-    return seeds
-
-
-def parse_loads(text: str | None) -> list[float | None]:
-    if text is None:
-        return [None]
-    try:
-        loads: list[float | None] = [float(part) for part in text.split(",")]
-    except ValueError:
-        loads = []
-    if not loads or not all(load is not None and 0 < load <= 1000 for load in loads) or len(set(loads)) < len(loads):
-        raise InputError(f'--loads "{text}": expected different numbers above 0, such as 0.6,0.8,1.0')
-    return loads
+        paths = compared.write_figures(files.figures, shown_h)
+        written["figures"] = f"{files.figures} ({len(paths)} files)"
 
 
 def parse_hours(text: str) -> tuple[float, float]:
@@ -244,58 +215,82 @@ def _warn_of_empty_charts(shown_h: tuple[float, float], answer: ComparisonAnswer
         typer.echo(f"--window {shown_h[0]:g}..{shown_h[1]:g} {reason}; choose earlier hours", err=True)
 
 
-def parse_generator(text: str) -> Generated:
-    from fairlead.studies.compare.workloads import Generated
-
-    if text == "defaults":
-        return Generated()
-    options: dict[str, Any] = {}
-    for name, value in parse_pairs(text.split(","), "--generate").items():
-        choose("--generate", name, GENERATE)
-        try:
-            options[name] = int(value) if name == "tenants" else value if name in GENERATE[:2] else float(value)
-        except ValueError:
-            raise InputError(f'--generate {name}: "{value}" is not a number') from None
-    return Generated(options.pop("load", None), options)
-
-
 # ---- the table -----------------------------------------------------------------------------------------------------
 
 
 def print_comparison(answer: ComparisonAnswer) -> None:
     """Print one table per load, then failures, what policies were allowed to know, and assumptions."""
-    from fairlead.studies.compare.wording import NOT_RANKED, rules_of, run_notes, title_of, unfinished_of
+    from fairlead.studies.compare.wording import title_of
 
     for load in answer.loads:
         print_wide_table(title_of(answer, load), *_table(answer, load))
         if answer.workload.tenants > 1:
+            _print_promises(answer, load)
             _print_tenants(answer, load)
-    print(_footnote(answer))
-    if any(map(unfinished_of, answer.rows)):
+    print_failures([answer])
+    print_notes([answer])
+
+
+def print_notes(answers: Sequence[ComparisonAnswer]) -> None:
+    """Print what is to be read with the numbers of comparisons of the same policies and seeds, each sentence once."""
+    from fairlead.studies.compare.wording import NOT_RANKED, rules_of, run_notes, unfinished_of
+
+    print(_footnote(answers[0]))
+    if any(unfinished_of(row) for answer in answers for row in answer.rows):
         print(NOT_RANKED)
-    for failure in answer.failures:
-        at = "" if failure.load is None else f", load {failure.load:g}"
-        print(f"FAILED {failure.policy} (seed {failure.seed}{at}): {failure.reason}")
-    knowing = [f"{policy.name}: {', '.join(policy.knows)}" for policy in answer.policies if policy.knows]
+    policies = {policy.name: policy for answer in answers for policy in answer.policies}
+    knowing = [f"{policy.name}: {', '.join(policy.knows)}" for policy in policies.values() if policy.knows]
     if knowing:
-        print(f"Allowed to know more than the present: {'; '.join(knowing)}")
-    for note in (*rules_of(answer), *answer.assumptions, *run_notes(answer)):
-        print(f"assumed: {note}")
+        print_lines(f"Allowed to know more than the present: {'; '.join(knowing)}")
+    notes = (note for answer in answers for note in (*rules_of(answer), *answer.assumptions, *run_notes(answer)))
+    for note in dict.fromkeys(notes):
+        print_lines(f"assumed: {note}")
+
+
+def print_failures(answers: Iterable[ComparisonAnswer]) -> None:
+    """Print each reason once for a policy and a load, with the seeds."""
+    seeds: dict[tuple[str, float | None, str], dict[int, None]] = {}
+    for failure in (failure for answer in answers for failure in answer.failures):
+        seeds.setdefault((failure.policy, failure.load, failure.reason), {})[failure.seed] = None
+    for (policy, load, reason), failed in seeds.items():
+        at = "" if load is None else f", load {load:g}"
+        numbers = f"seed{'s' if len(failed) > 1 else ''} {', '.join(map(str, failed))}"
+        print_lines(f"FAILED {policy} ({numbers}{at}): {reason}")
 
 
 def _table(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], list[list[str]]]:
-    from fairlead.studies.compare.wording import mark_of, unfinished_of
-
     rows = [
         [
-            f"{row.policy} {mark_of(answer, row)}".strip()
-            + (f" ({len(row.failed)} failed)" if row.failed else "")
-            + (f" ({unfinished_of(row)})" if unfinished_of(row) else ""),
+            policy_cell(answer, row),
             *(cell_of(row.metrics[metric.name], metric.unit) for metric in answer.metrics),
         ]
         for row in answer.rows_at(load)
     ]
     return ["policy", *(metric.label for metric in answer.metrics)], rows
+
+
+def policy_cell(answer: ComparisonAnswer, row: PolicyRow) -> str:
+    """The policy, with a mark for what it may know, and what its means leave out."""
+    from fairlead.studies.compare.wording import mark_of, unfinished_of
+
+    failed = f" ({len(row.failed)} failed)" if row.failed else ""
+    unfinished = f" ({unfinished_of(row)})" if unfinished_of(row) else ""
+    return f"{row.policy} {mark_of(answer, row)}".strip() + failed + unfinished
+
+
+def _print_promises(answer: ComparisonAnswer, load: float | None) -> None:
+    """Print whether each policy has kept its promises, with the causes of broken ones."""
+    from fairlead.studies.compare.promise_rows import PERCENTAGES, promise_text
+
+    judged = {row.policy: {one.promise: one for one in row.promises} for row in answer.rows_at(load) if row.promises}
+    measured = (one.promise for row in judged.values() for one in row.values() if one.worst is not None or one.broken)
+    names = list(dict.fromkeys(measured))
+    if names:
+        rows = [[policy, *(promise_text(of[name]) for name in names)] for policy, of in judged.items()]
+        at = "" if load is None else f", load {load:g}"
+        print_table(f"Promises{at}", ["policy", *names], rows, left=1 + len(names))
+        if any(one.causes for of in judged.values() for one in of.values()):
+            print_lines(PERCENTAGES)
 
 
 def _print_tenants(answer: ComparisonAnswer, load: float | None) -> None:

@@ -20,15 +20,19 @@ def demo(
     output: Output = Format.table,
 ) -> None:
     """Compare the four systems, two of them also improved, and five baselines on the built-in mixed cluster and workload."""
+    from fairlead.library.comparing import ComparedSetting, PolicyComparison
     from fairlead.studies.compare.compare import compare
-    from fairlead.studies.compare.demo import demo_request
+    from fairlead.studies.compare.demo import CLUSTER, demo_request
     from fairlead.studies.runs.process_pool import run_in_processes
 
+    files = OutputFiles(report=page)
+    files.check()
     with show_progress("policies") as report:
         execute = partial(run_in_processes, workers=workers or os.cpu_count() or 1)
         comparison = compare(demo_request(seed), execute, tell=report)
     written: dict[str, str] = {}
-    write_files(comparison, OutputFiles(report=page), written)
+    compared = PolicyComparison((ComparedSetting({"trace": "generated", "cluster": CLUSTER}, comparison),))
+    write_files(compared, files, written)
     if output is Format.json:
         print_json({**comparison.answer.to_json(), "files": written})
         return

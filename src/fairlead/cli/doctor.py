@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,16 +13,7 @@ import typer
 
 from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import FairleadError
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check; `ok` is None if something optional is absent."""
-
-    check: str
-    ok: bool | None
-    found: str
-    remedy: str = ""
+from fairlead.model.findings import Finding
 
 
 def doctor(
@@ -30,7 +21,7 @@ def doctor(
     output: Output = Format.table,
 ) -> None:
     """Check this machine, the service and the token; exit code 1 if something needs to be fixed."""
-    findings = [check() for check in (_python, _solver, _gpus, _torch, _service)]
+    findings = [check() for check in (_python, _solver, _gpus, _control_groups, _torch, _service)]
     if state is not None:
         findings += _state(state)
     if output is Format.json:
@@ -69,6 +60,20 @@ def _gpus() -> Finding:
     if not detection.devices:
         return Finding("gpus", None, detection.why_none, "nothing; the cluster's GPUs are emulated as slots")
     return Finding("gpus", True, ", ".join(device.name for device in detection.devices))
+
+
+def _control_groups() -> Finding:
+    from fairlead.engines.local.hierarchies import find
+
+    found = find()
+    limits = {"memory": "memory", "number of processes": "pids"}
+    words = [f"{what} {'can be' if found.can_limit(how) else 'not'} limited here" for what, how in limits.items()]
+    if found.tracking is None:
+        lines = ["processes of jobs are found by other signs", *words, found.why_none]
+        return Finding("control groups", None, "; ".join(lines), "let the service make control groups (Delegate=yes)")
+    return Finding(
+        "control groups", True, "; ".join([f"processes of jobs are tracked in {found.tracking.path}", *words])
+    )
 
 
 def _torch() -> Finding:

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fairlead.cli.options import Seed
-from fairlead.cli.output import Format, Output, print_json, print_table
+from fairlead.cli.output import Format, Output, print_json, print_lines, print_table
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_number
 from fairlead.model.words import counted
+from fairlead.service.client import Client
 
-MANY_TENANTS = 20  # above this, no search for lies by default: it solves hundreds of divisions per tenant
+SMALL_PART = 0.005  # of what is missing; smaller parts are not shown in tables
 
 
 def allocate(
@@ -22,9 +22,9 @@ def allocate(
     output: Output = Format.table,
 ) -> None:
     """Divide the GPUs of an instance between its tenants, and audit the division."""
-    from fairlead.studies.fairness.instances import divide, parse_instance, read_json
+    from fairlead.library.fairness import allocate as divide
 
-    answer = divide(parse_instance(read_json(instance), instance), policy)
+    answer = divide(instance, policy)
     if output is Format.json:
         print_json(answer)
         return
@@ -41,8 +41,12 @@ def allocate(
 
 def audit(
     source: Annotated[
-        str, typer.Argument(help="An instance, an allocation (output of allocate) or a journal.", metavar="FILE")
-    ],
+        str | None,
+        typer.Argument(
+            help="An instance, an allocation (output of allocate) or a journal; without it, the live service.",
+            metavar="[FILE]",
+        ),
+    ] = None,
     policy: Annotated[
         str | None, typer.Option("--policy", help="The rule to audit, for an instance.", metavar="NAME")
     ] = None,
@@ -52,49 +56,22 @@ def audit(
     seed: Seed = 0,
     output: Output = Format.table,
 ) -> None:
-    """Report envy, sharing incentive, Pareto gap, and what one tenant could gain by lying."""
-    from fairlead.studies.fairness.instances import (
-        audit_lies,
-        audit_shares,
-        divide,
-        parse_instance,
-        parse_shares,
-        read_json,
-    )
-    from fairlead.studies.fairness.journal_audit import audit_journal
+    """Report whether a division, a run or the live service is fair, which promises were kept, and why not."""
+    from fairlead.library.fairness import audit as audit_source
+    from fairlead.library.fairness import is_journal
 
-    report: dict[str, Any]
-    if _is_journal(source):
-        if policy is not None or lies:
-            raise InputError(
-                "--policy and --lies are for instances; a journal shows what its own policy did", path=source
-            )
-        report = audit_journal(Path(source)).to_json()
-        lies = False
-    else:
-        value = read_json(source)
-        instance = parse_instance(value.get("instance", value) if "shares" in value else value, source)
-        if "shares" in value:
-            report = audit_shares(instance, parse_shares(value, instance, source))
-            policy = policy or value.get("policy")
-        elif policy is not None:
-            report = divide(instance, policy)["audit"]
-        else:
-            raise InputError("an instance alone has nothing to audit; choose a rule with --policy", path=source)
-        if policy is not None and (lies or (lies is None and len(instance.names) <= MANY_TENANTS)):
-            report["lies"] = audit_lies(instance, policy, seed)
-    if output is Format.json:
-        print_json({"source": source, "policy": policy, **report})
+    if source is None and (policy is not None or lies):
+        raise InputError("--policy and --lies are for instances; a run shows what its own policy did", path=source)
+    if source is None:
+        _print_run(source, Client.from_environment().get("/audit"), output)
+        return
+    report = audit_source(source, policy=policy, lies=lies, seed=seed)
+    if is_journal(source):
+        _print_run(source, report, output)
+    elif output is Format.json:
+        print_json({"source": source, **report})
     else:
         _print_audit(f"Audit of {source}", report)
-
-
-def _is_journal(path: str) -> bool:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return '"fairlead":"journal/' in file.readline(200)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
 
 
 def _print_audit(title: str, report: dict[str, Any]) -> None:
@@ -105,23 +82,74 @@ def _print_audit(title: str, report: dict[str, Any]) -> None:
     rows.append(["smallest sharing incentive", format_number(report["min_sharing_incentive"], 6), worst or ""])
     if "pareto_gap" in report:
         rows.append(["Pareto gap", format_number(report["pareto_gap"], 4), ""])
-    if "mean_sharing_incentive" in report:
-        rows.append(["mean sharing incentive", format_number(report["mean_sharing_incentive"], 4), ""])
-    for name, tenant in report.get("tenants", {}).items():
-        rows.append(
-            [
-                f"  {name}",
-                format_number(tenant["sharing_incentive"], 4),
-                f"wanted more for {tenant['wanted_more_h']:.1f} h; speeds {_sources(tenant['rates_by_source'])}",
-            ]
-        )
-    for tenant_name, models in report.get("trials", {}).items():
-        for model, cost in models.items():
-            gpus = f"{cost['gpu_s'] / 3600:.2f} GPU-h in {counted(cost['trials'], 'trial')}"
-            rows.append([f"  measuring {model}", gpus, tenant_name])
     for direction, lie in report.get("lies", {}).items():
         rows.append([f"most gained: {direction}", format_number(lie["gain"], 4), lie["tenant"] or ""])
     print_table(title, ["property", "value", "who"], rows, left=1)
+
+
+def _print_run(source: str | None, report: dict[str, Any], output: Format) -> None:
+    """The audit of a run: each promise with its causes, then every tenant in GPU-hours and in units of speed."""
+    if output is Format.json:
+        print_json({"source": source, **report})
+        return
+    decided_by = report["decided_by"]
+    title = f"promises of {report['policy']}" if decided_by is None else f"what {decided_by} did"
+    print_promises(f"Audit of {source or 'the service'}: {title}", report)
+    if decided_by is not None:
+        print_lines(
+            f"{decided_by} decided, and {report['policy']} only advised: nothing was promised. "
+            "`fairlead shadow report` shows what policies would have done."
+        )
+    tenants = report["tenants"].items()
+    print_table(
+        "GPU-hours",
+        ["tenant", "entitled", "held", "borrowed", "lent", "restarts", "per job", "lost to them"],
+        [[name, *_hours(tenant)] for name, tenant in tenants],
+    )
+    print_table(
+        "Speed x hours, in units of each job's slowest GPU type",
+        ["tenant", "entitled", "achieved", "incentive", "envy", "wanted more", "speeds"],
+        [[name, *_speeds(tenant)] for name, tenant in tenants],
+    )
+    trials = [
+        [model, tenant, f"{cost['gpu_s'] / 3600:.2f} GPU-h in {counted(cost['trials'], 'trial')}"]
+        for tenant, models in report.get("trials", {}).items()
+        for model, cost in models.items()
+    ]
+    if trials:
+        print_table("Measuring new models", ["model", "tenant", "cost"], trials, left=2)
+
+
+def print_promises(title: str, report: dict[str, Any]) -> None:
+    """One row for each promise, and one for each cause of a broken one."""
+    rows: list[list[str]] = []
+    for one in report["promises"]:
+        limit = "-" if one["bound"] is None else format_number(one["bound"])
+        unbounded = one["value"] is None and one["tenants"]
+        value = "unbounded" if unbounded else format_number(one["value"], 4)
+        rows.append([one["promise"], one["standing"], value, limit, " envies ".join(one["tenants"])])
+        causes = sorted(one["causes"].items(), key=lambda item: -item[1]) if one["standing"] == "broken" else []
+        rows += [[f"  {cause}", "", f"{part:.0%}", "", ""] for cause, part in causes if abs(part) >= SMALL_PART]
+    print_table(title, ["promise", "", "value", "limit", "who"], rows, left=2)
+
+
+def _hours(tenant: dict[str, Any]) -> list[str]:
+    held = sum(tenant["gpu_hours"].values())
+    amounts = (tenant["entitled_gpu_hours"], held, tenant["borrowed_gpu_hours"], tenant["lent_gpu_hours"])
+    restarts, jobs = tenant["restarts"], tenant["jobs"]
+    per_job = format_number(restarts / jobs, 2) if jobs else "-"
+    return [*(f"{hours:.1f}" for hours in amounts), str(restarts), per_job, f"{tenant['restart_gpu_hours']:.2f}"]
+
+
+def _speeds(tenant: dict[str, Any]) -> list[str]:
+    return [
+        f"{tenant['entitled_speed_hours']:.1f}",
+        f"{tenant['achieved_speed_hours']:.1f}",
+        format_number(tenant["sharing_incentive"], 4),
+        "unbounded" if tenant["envy"] is None else format_number(tenant["envy"], 4),
+        f"{tenant['wanted_more_h']:.1f} h",
+        _sources(tenant["rates_by_source"]),
+    ]
 
 
 def _sources(hours: dict[str, float]) -> str:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
-import secrets
-import sys
 import time
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from fairlead.cli.output import Format, Output, print_json, print_table
-from fairlead.model.errors import InputError, NotFoundError
-from fairlead.model.public_job import COLUMNS, ENDED_PHASES, PublicJob, read_public_job
+from fairlead.cli.output import Format, Output, print_json, print_lines, print_table, write_stream
+from fairlead.cli.starts import estimated_starts, starts_of
+from fairlead.library.live import connect, job_path
+from fairlead.model.errors import InputError
+from fairlead.model.public_job import COLUMNS, PublicJob, read_public_job
 from fairlead.model.units import format_duration
-from fairlead.service.client import Client, UnreachableError
-
-if TYPE_CHECKING:
-    from fairlead.service.jobfile import JobFile
+from fairlead.service.client import Client
 
 JobId = Annotated[str, typer.Argument(help="The job's id, as `submit` printed it.", metavar="JOB")]
 JobIds = Annotated[list[str], typer.Argument(help="Ids of jobs.", metavar="JOB...")]
@@ -34,27 +29,11 @@ def submit(
     output: Output = Format.table,
 ) -> None:
     """Submit a job. Once its id is printed, the job survives any failure of the service."""
-    job = load_job(file)
-    body = job.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    if tenant is not None:
-        body.setdefault("tenant", tenant)
-    key = key or secrets.token_hex(8)
-    try:
-        job_document = Client.from_environment().post("/jobs", body, {"Idempotency-Key": key})
-    except UnreachableError as error:
-        # The request may have arrived even though its answer did not.
-        raise UnreachableError(f"{error}; to submit again without creating a second job, add --key {key}") from None
+    job_document = connect().submit(file, tenant=tenant, key=key)
     if output is Format.json:
         print_json(job_document)
     else:
-        print(job_document["id"])
-
-
-def load_job(file: str) -> JobFile:
-    """The job of a file, or of stdin for `-`; a relative workdir is relative to the file's directory."""
-    from fairlead.service.jobfile import read_job
-
-    return read_job(_read(file), file, str(Path.cwd() if file == "-" else Path(file).resolve().parent))
+        print_lines(job_document["id"])
 
 
 def queue(
@@ -63,17 +42,50 @@ def queue(
     ended: Annotated[bool, typer.Option("--all", help="Also jobs that have ended.")] = False,
     after: Annotated[int, typer.Option(min=0, help="Continue after this number, printed with the last page.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of jobs to list.")] = 100,
+    start: Annotated[bool, typer.Option("--start", help="List jobs that wait, and when they will start.")] = False,
     output: Output = Format.table,
 ) -> None:
     """List the jobs that wait or run."""
-    phases = phase or (None if ended else ["active"])
-    page = Client.from_environment().get("/jobs", tenant=tenant, phase=phases, after=after, limit=limit)
+    if start and (phase or ended):
+        raise InputError("--start is for jobs that wait; leave out --phase and --all")
+    phases = ["waiting"] if start else phase or (None if ended else ["active"])
+    client = Client.from_environment()
+    page = client.get("/jobs", tenant=tenant, phase=phases, after=after, limit=limit)
+    estimates = client.get("/estimates") if start else {"estimates": []}
+    starts = starts_of(estimates) if start else {}
     if output is Format.json:
-        print_json(page)
+        by_job = {job["id"]: starts.get(job["id"]) for job in page["jobs"]}
+        print_json({**page, "starts": by_job, "no_starts": estimates["reason"]} if start else page)
         return
-    print_table("Jobs", JOB_COLUMNS, [job_row(job) for job in page["jobs"]], left=5)
+    if start:
+        _print_starts(page["jobs"], starts, estimates)
+    else:
+        print_table("Jobs", JOB_COLUMNS, [job_row(job) for job in page["jobs"]], left=5)
     if page["next"] is not None:
         print(f"... and more: --after {page['next']}")
+    print_watching(client)
+
+
+def print_watching(client: Client) -> None:
+    """Say that the service only watches, if it does, or that it cannot take over jobs of Slurm."""
+    scheduler = client.get("/status")["scheduler"]
+    intake = scheduler.get("intake")
+    problems = [f"jobs of Slurm cannot be taken over now: {intake}"] if intake else []
+    print_lines(*(f"note: {sentence}" for sentence in (*(scheduler.get("watching") or ()), *problems)))
+
+
+def _print_starts(jobs: list[dict[str, Any]], starts: dict[str, dict[str, Any]], answer: dict[str, Any]) -> None:
+    rows = [
+        [job["id"], job["name"], job["tenant"], starts.get(job["id"], {}).get("text", "-"), job["reason"] or "-"]
+        for job in jobs
+    ]
+    print_table("Waiting jobs", ["job", "name", "tenant", "starts", "why it waits"], rows, left=5)
+    times_s = [one["time_s"] for one in starts.values()]
+    print_lines(
+        f"estimated at {when(max(times_s))}" if times_s else f"there are no estimates: {answer['reason'] or 'not yet'}"
+    )
+    if answer["checked"]:
+        print_lines(f"in the last week {answer['held']} of {answer['checked']} estimates held")
 
 
 JOB_COLUMNS = list(COLUMNS.values())
@@ -116,11 +128,19 @@ def status(
     """Show everything about a job, or a summary of the cluster."""
     client = Client.from_environment()
     document = client.get("/status" if job is None else job_path(job))
+    if job is not None and document["phase"] == "waiting":
+        document["start"] = estimated_starts(client).get(job)
     if output is Format.json:
         print_json(document)
         return
+    if job is None:
+        for name in ("watching", "intake"):
+            document["scheduler"].pop(name, None)  # below the table, as sentences
+    if document.get("start"):
+        document["start"] = document["start"]["text"]
     rows = [[name, _shown(name, value)] for name, value in document.items() if value not in (None, {}, [])]
     print_table("Cluster" if job is None else f"Job {job}", ["", ""], rows, left=2)
+    print_watching(client)
 
 
 def cancel(jobs: JobIds, output: Output = Format.table) -> None:
@@ -143,9 +163,8 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")] = False,
 ) -> None:
     """Print the output of a job, over all its runs."""
-    for line in Client.from_environment().lines(f"{job_path(job)}/logs", follow="true" if follow else None):
-        sys.stdout.write(line)
-        sys.stdout.flush()
+    for line in connect().logs(job, follow=follow):
+        write_stream(line)
 
 
 def wait(
@@ -154,28 +173,12 @@ def wait(
     output: Output = Format.table,
 ) -> None:
     """Wait until a job has ended, and exit with its exit code."""
-    from fairlead.model.units import parse_duration
-
-    client = Client.from_environment()
-    until_s = time.monotonic() + (parse_duration(timeout) if timeout else float("inf"))
-    pause_s = 0.1
-    while (document := client.get(job_path(job)))["phase"] not in ENDED_PHASES:
-        if time.monotonic() >= until_s:
-            print(f"fairlead: job {job} is still {document['phase']} after {timeout}", file=sys.stderr)
-            raise typer.Exit(1)
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 1.5, 2.0)
+    document = connect().wait(job, timeout)
     if output is Format.json:
         print_json(document)
     else:
-        print(document["phase"])
+        print_lines(document["phase"])
     raise typer.Exit(_exit_code(document))
-
-
-def job_path(job: str) -> str:
-    if not re.fullmatch(r"j[1-9][0-9]{0,17}", job):
-        raise NotFoundError(f'"{job}" is not the id of a job; ids look like j12 (see `fairlead queue --all`)')
-    return f"/jobs/{job}"
 
 
 def _exit_code(job: dict[str, Any]) -> int:
@@ -192,24 +195,13 @@ def when(time_s: float | None) -> str:
 
 
 def _each(verb: str, jobs: list[str], output: Format) -> None:
-    client = Client.from_environment()
-    answers = [client.post(f"{job_path(job)}/{verb}") for job in jobs]
+    client = connect()
+    answers = [client.ask(verb, job) for job in jobs]
     if output is Format.json:
         print_json(answers)
     else:
         for job in jobs:
             print(f"{job}: {verb} requested")
-
-
-def _read(file: str) -> str:
-    from fairlead.traces.files import read_text
-
-    if file != "-":
-        return read_text(file)
-    text = sys.stdin.read()
-    if not text.strip():
-        raise InputError("stdin is empty; expected a job file")
-    return text
 
 
 def _shown(name: str, value: Any) -> str:

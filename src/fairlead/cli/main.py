@@ -1,91 +1,103 @@
-"""The command line: commands are registered here and import what they need when they are called."""
+"""The command line. A command is imported when it is called, so that each of them starts quickly."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from fairlead.cli import (
-    check_policy,
-    cluster,
-    compare,
-    demo,
-    demo_live,
-    doctor,
-    fairness,
-    jobs,
-    operate,
-    policies,
-    profile,
-    rates,
-    replay,
-    reproduce,
-    serve,
-    simulate,
-    trace,
-    version,
-)
+from fairlead import __version__
+from fairlead.cli.commands import COMMANDS, INTRODUCTION, overview
+from fairlead.cli.output import print_lines
+from fairlead.cli.repeated import refuse_repeated
 from fairlead.model.errors import FairleadError
 
 # Our matrices are small. A pool of threads for them would spin through 0.05 s of CPU time whenever numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+
+class LazyCommands(Mapping[str, Any]):
+    """The commands by name; one is imported when it is looked up. The types are those of click, or of typer's copy."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = load_command(name)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class FairleadGroup(TyperGroup):
+    """All commands, and the overview of them as their help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = LazyCommands()  # type: ignore[assignment]  # nothing is ever added to it
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        print(overview())  # at once, like the help of the other commands
+
+
+def load_command(name: str) -> Any:
+    """The command of this name, which is a function or a group of commands in its module. It is strict about options."""
+    module, _, attribute = COMMANDS[name].where.partition(":")
+    value = getattr(import_module(f"fairlead.cli.{module}"), attribute or module)
+    if not isinstance(value, typer.Typer):
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(value)
+    command: Any = typer.main.get_group(value) if isinstance(value, typer.Typer) else typer.main.get_command(alone)
+    command.name = name
+    refuse_repeated(command)
+    return command
+
+
 app = typer.Typer(
     name="fairlead",
-    help="Schedule deep-learning training on mixed GPU clusters: fast, and provably fair.",
+    cls=FairleadGroup,
+    help=INTRODUCTION,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("simulate")(simulate.simulate)
-app.command("compare")(compare.compare)
-app.command("check-policy")(check_policy.check_policy)
-app.command("replay")(replay.replay)
-app.command("allocate")(fairness.allocate)
-app.command("audit")(fairness.audit)
-app.command("policies")(policies.policies)
-app.command("demo")(demo.demo)
-app.command("demo-live")(demo_live.demo_live)
-app.command("version")(version.version)
-app.add_typer(trace.app, name="trace")
-app.add_typer(rates.app, name="rates")
-app.add_typer(reproduce.app, name="reproduce")
-app.add_typer(cluster.app, name="cluster")
 
-_FOR_JOBS: tuple[Callable[..., None], ...] = (
-    jobs.submit,
-    jobs.queue,
-    jobs.status,
-    jobs.cancel,
-    jobs.hold,
-    jobs.release,
-    jobs.logs,
-    jobs.wait,
-    profile.profile,
-)
-_FOR_CLUSTERS: tuple[Callable[..., None], ...] = (
-    serve.serve,
-    operate.share,
-    operate.journal,
-    operate.top,
-    doctor.doctor,
-)
-for verbs, panel in ((_FOR_JOBS, "Live: jobs"), (_FOR_CLUSTERS, "Live: the cluster")):
-    for verb in verbs:
-        app.command(verb.__name__, rich_help_panel=panel)(verb)
-for name in ("nodes", "tenants", "policy", "token"):
-    app.add_typer(getattr(operate, name), name=name, rich_help_panel="Live: the cluster")
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fairlead {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The options that come before the command."""
 
 
 def main() -> None:
     """Run a command; an error that the user can fix becomes one message and an exit code."""
     try:
-        app()
+        typer.main.get_command(app)(prog_name="fairlead")
     except FairleadError as error:
-        print(f"fairlead: {error}", file=sys.stderr)
+        print_lines(f"fairlead: {error}", to_stderr=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone, so a message about it would fail too

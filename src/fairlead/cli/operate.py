@@ -9,14 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead.cli.jobs import JOB_COLUMNS, job_row, when
+from fairlead.cli.fairness import print_promises
+from fairlead.cli.jobs import JOB_COLUMNS, job_row, print_watching, when
 from fairlead.cli.options import parse_pairs
-from fairlead.cli.output import Format, Output, print_json, print_table
+from fairlead.cli.output import Format, Output, cell, print_json, print_lines, print_table, write_stream
 from fairlead.model.errors import InputError
-from fairlead.model.units import format_number
+from fairlead.model.quota_text import parse_quota
+from fairlead.model.units import format_bytes, format_number, parse_bytes, parse_whole
 from fairlead.service.client import Client, in_path, save_credentials
 
-tenants = typer.Typer(help="Weights and quotas of tenants.", no_args_is_help=False, invoke_without_command=True)
+tenants = typer.Typer(help="Weights, quotas and limits of tenants.", no_args_is_help=False, invoke_without_command=True)
 nodes = typer.Typer(help="Nodes: list, drain, resume, add, remove.", invoke_without_command=True)
 policy = typer.Typer(help="The policy that decides: show it, or switch to another.", invoke_without_command=True)
 token = typer.Typer(help="Tokens: who may do what.", no_args_is_help=True)
@@ -30,15 +32,21 @@ def list_nodes(context: typer.Context, output: Output = Format.table) -> None:
     """List the nodes and their free GPUs."""
     if context.invoked_subcommand:
         return
-    answer = Client.from_environment().get("/nodes")
+    client = Client.from_environment()
+    answer = client.get("/nodes")
     if output is Format.json:
         print_json(answer)
         return
     rows = [
-        [node["name"], node["type"], "up" if node["up"] else "down", str(node["gpus"]), str(node["free"])]
+        [node["name"], node["type"], _node_state(node), str(node["gpus"]), str(node["free"])]
         for node in answer["nodes"]
     ]
     print_table("Nodes", ["node", "type", "", "GPUs", "free"], rows, left=3)
+    print_watching(client)
+
+
+def _node_state(node: dict[str, Any]) -> str:
+    return "up" if node["up"] else "drained" if node.get("drained") else "down"
 
 
 @nodes.command("drain")
@@ -79,9 +87,19 @@ def remove_node(
 # ---- tenants --------------------------------------------------------------------------------------------------------
 
 
+MaxQueued = Annotated[str | None, typer.Option(help="Jobs that may wait, or `default`.", metavar="N")]
+MaxSubmits = Annotated[str | None, typer.Option(help="Jobs submitted within a minute, or `default`.", metavar="N")]
+MaxLog = Annotated[
+    str | None, typer.Option(help="Size of the log of one lease, such as 100MiB, or `default`.", metavar="BYTES")
+]
+MaxCheckpoints = Annotated[
+    str | None, typer.Option(help="Size of all stored checkpoints, such as 2TiB, or `default`.", metavar="BYTES")
+]
+
+
 @tenants.callback()
 def list_tenants(context: typer.Context, output: Output = Format.table) -> None:
-    """List the tenants with their weights and quotas."""
+    """List the tenants with their weights, quotas and limits."""
     if context.invoked_subcommand:
         return
     answer = Client.from_environment().get("/tenants")
@@ -89,10 +107,18 @@ def list_tenants(context: typer.Context, output: Output = Format.table) -> None:
         print_json(answer)
         return
     rows = [
-        [t["name"], format_number(t["weight"]), "; ".join(map(_quota_text, t["quotas"])) or "-"]
+        [
+            t["name"],
+            format_number(t["weight"]),
+            "; ".join(map(_quota_text, t["quotas"])) or "-",
+            *(_count_text(t["applied"][name]) for name in ("max_queued", "max_submits")),
+            format_bytes(t["applied"]["log_bytes"]),
+            _stored_text(t["stored_bytes"], t["applied"]["checkpoint_bytes"]),
+        ]
         for t in answer["tenants"]
     ]
-    print_table("Tenants", ["tenant", "weight", "quotas"], rows, left=1)
+    columns = ["tenant", "weight", "quotas", "queued at most", "submits a minute", "log of a lease", "checkpoints"]
+    print_table("Tenants", columns, rows, left=1)
 
 
 @tenants.command("set")
@@ -105,12 +131,67 @@ def set_tenant(
         list[str] | None,
         typer.Option(help="GPUs of a type: own[+may borrow][-lends at most].", metavar="TYPE=OWN[+BORROW][-LEND]"),
     ] = None,
+    max_queued: MaxQueued = None,
+    max_submits: MaxSubmits = None,
+    max_log: MaxLog = None,
+    max_checkpoints: MaxCheckpoints = None,
     output: Output = Format.table,
 ) -> None:
-    """Set a tenant's weight, or replace all its quotas (`--quota none` removes them); the other one stays."""
-    if weight is None and not quota:
-        raise InputError("nothing to set; give --weight, --quota or both")
+    """Set a tenant's weight or limits, or replace all its quotas (`--quota none` removes them); the others stay."""
+    limits = _limits(max_queued, max_submits, max_log, max_checkpoints)
+    if weight is None and not quota and not limits:
+        raise InputError("nothing to set; give --weight, --quota or a limit such as --max-queued")
     client = Client.from_environment()
+    if limits:
+        present = {row["name"]: row["limits"] for row in client.get("/tenants")["tenants"]}.get(tenant, {})
+        answer = client.put(f"/tenants/{in_path(tenant)}/limits", {**present, **limits})
+    if weight is not None or quota:
+        answer = _set_terms(client, tenant, weight, quota)
+    _print_answer(answer, output)
+
+
+@tenants.command("defaults")
+def set_defaults(
+    max_queued: MaxQueued = None,
+    max_submits: MaxSubmits = None,
+    max_log: MaxLog = None,
+    max_checkpoints: MaxCheckpoints = None,
+    output: Output = Format.table,
+) -> None:
+    """Set limits of all tenants that have none of their own; the others stay."""
+    limits = _limits(max_queued, max_submits, max_log, max_checkpoints)
+    if not limits:
+        raise InputError("nothing to set; give a limit such as --max-queued")
+    client = Client.from_environment()
+    _print_answer(client.put("/limits", {**client.get("/tenants")["every_tenant"], **limits}), output)
+
+
+def _limits(queued: str | None, submits: str | None, log: str | None, checkpoints: str | None) -> dict[str, int | None]:
+    """The limits of the command line; None stands for `default`."""
+    parsed: dict[str, int | None] = {}
+    for name, option, text in (("max_queued", "--max-queued", queued), ("max_submits", "--max-submits", submits)):
+        if text is not None:
+            parsed[name] = None if text == "default" else parse_whole(text, option)
+    for name, option, text in (
+        ("log_bytes", "--max-log", log),
+        ("checkpoint_bytes", "--max-checkpoints", checkpoints),
+    ):
+        if text is not None:
+            parsed[name] = None if text == "default" else parse_bytes(text, option)
+    return parsed
+
+
+def _count_text(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"
+
+
+def _stored_text(stored: int | None, most: int | None) -> str:
+    if stored is None or most is None:
+        return "-"
+    return f"{format_bytes(stored)} of {format_bytes(most)}" + (" (full)" if stored >= most else "")
+
+
+def _set_terms(client: Client, tenant: str, weight: float | None, quota: list[str] | None) -> Any:
     body: dict[str, Any] = {"weight": weight}
     if quota:
         pairs = {} if quota == ["none"] else parse_pairs(quota, "--quota")
@@ -119,23 +200,7 @@ def set_tenant(
         present = {row["name"]: row for row in client.get("/tenants")["tenants"]}.get(tenant, {})
         body["weight"] = present.get("weight", 1.0) if weight is None else weight
         body.setdefault("quotas", present.get("quotas", []))
-    _print_answer(client.put(f"/tenants/{in_path(tenant)}", body), output)
-
-
-def parse_quota(type_: str, text: str) -> dict[str, Any]:
-    """The quota of `8+4-2`: eight GPUs of its own, four more may be borrowed, two of the eight may be lent."""
-    import re
-
-    match = re.fullmatch(r"(\d+)(?:\+(\d+))?(?:-(\d+))?", text.strip())
-    if not match:
-        raise InputError(f'--quota {type_}="{text}" is not OWN[+BORROW][-LEND], such as 8+4-2')
-    nominal, borrow, lend = match.groups()
-    quota: dict[str, Any] = {"type": type_, "nominal": int(nominal)}
-    if borrow is not None:
-        quota["borrowing_limit"] = int(borrow)
-    if lend is not None:
-        quota["lending_limit"] = int(lend)
-    return quota
+    return client.put(f"/tenants/{in_path(tenant)}", body)
 
 
 def _quota_text(quota: dict[str, Any]) -> str:
@@ -147,13 +212,20 @@ def _quota_text(quota: dict[str, Any]) -> str:
     return text
 
 
-def share(output: Output = Format.table) -> None:
-    """Show what each tenant holds now and what it is entitled to by weight."""
-    answer = Client.from_environment().get("/shares")
+def share(
+    promises: Annotated[
+        bool, typer.Option(help="Also say which promises were kept so far; may take seconds, like `audit`.")
+    ] = True,
+    output: Output = Format.table,
+) -> None:
+    """Show what each tenant holds now, what it is entitled to by weight, and whether promises were kept so far."""
+    answer = Client.from_environment().get("/shares", promises="true" if promises else None)
     if output is Format.json:
         print_json(answer)
         return
     print_table("Shares", SHARE_COLUMNS, [share_row(tenant) for tenant in answer["shares"]])
+    if answer.get("promises") is not None:
+        print_promises(f"Promises of {answer['policy']} so far", answer)
 
 
 SHARE_COLUMNS = ["tenant", "weight", "holds now", "entitled to", "GPU-hours so far", "running", "waiting"]
@@ -190,11 +262,11 @@ def set_policy(
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the policy.", metavar="NAME=VALUE")] = None,
     output: Output = Format.table,
 ) -> None:
-    """Switch to another registered policy."""
+    """Switch to another policy that the service has."""
     from fairlead.cli.options import parse_parameters
-    from fairlead.policies import find_round_policy
+    from fairlead.policies import ROUND_POLICIES
 
-    parameters = parse_parameters(param or [], find_round_policy(name).parameters)
+    parameters = parse_parameters(param or [], ROUND_POLICIES.get(name))
     _print_answer(Client.from_environment().put("/policy", {"name": name, "parameters": parameters}), output)
 
 
@@ -204,7 +276,7 @@ def set_policy(
 @token.command("create")
 def create_token(
     name: Annotated[str, typer.Argument(help="What it is for.")],
-    role: Annotated[str, typer.Option(help="admin, member (of a tenant) or viewer.")] = "member",
+    role: Annotated[str, typer.Option(help="admin, member (of a tenant), viewer or metrics.")] = "member",
     tenant: Annotated[str | None, typer.Option(help="Tenant of a member.")] = None,
     lifetime: Annotated[str, typer.Option(help="How long it is valid, such as 12h or 90d.")] = "30d",
     output: Output = Format.table,
@@ -217,7 +289,7 @@ def create_token(
     if output is Format.json:
         print_json(document)
     else:
-        print(document["token"])
+        print_lines(document["token"])
 
 
 @token.command("list")
@@ -263,7 +335,8 @@ def journal(
 
     lines = Client.from_environment().lines("/journal")
     if out is None:
-        sys.stdout.writelines(lines)
+        for line in lines:
+            write_stream(line)
         return
     with create_text(out) as file:
         file.writelines(lines)
@@ -302,16 +375,18 @@ def _screen(client: Client, height: int) -> Any:
         row[0] += node["gpus"] - node["free"]
         row[1] += node["gpus"]
         row[2] += not node["up"]
-    types = Table("type", "GPUs in use", "", "nodes down", title=f"policy {current['name']}", title_justify="left")
+    types = Table(
+        "type", "GPUs in use", "", "nodes down", title=cell(f"policy {current['name']}"), title_justify="left"
+    )
     for type_, (busy, total, down) in usage.items():
-        types.add_row(type_, f"{busy} of {total}", _bar(busy / max(total, 1)), str(down or "-"))
+        types.add_row(cell(type_), f"{busy} of {total}", _bar(busy / max(total, 1)), str(down or "-"))
     tenant_table = Table(*SHARE_COLUMNS)
     for tenant in shares["shares"][: max(height // 4, 3)]:
-        tenant_table.add_row(*share_row(tenant))
+        tenant_table.add_row(*map(cell, share_row(tenant)))
     jobs = Table(*JOB_COLUMNS)
     rows = max(height - types.row_count - tenant_table.row_count - 14, 3)
     for job in client.get("/jobs", phase=["active"], limit=rows)["jobs"]:
-        jobs.add_row(*job_row(job))
+        jobs.add_row(*map(cell, job_row(job)))
     return Group(types, tenant_table, jobs)
 
 
@@ -328,4 +403,4 @@ def _print_answer(answer: Any, output: Format) -> None:
         print("done" if answer["taken"] else "requested")
         return
     for key, value in answer.items():
-        print(f"{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
+        print_lines(f"{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")

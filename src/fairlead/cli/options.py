@@ -1,4 +1,4 @@
-"""Options that several commands share, and functions that parse them."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from fairlead.model.errors import InputError
+from fairlead.library.reading import Reading
+from fairlead.library.reading import gpu_aliases as gpu_aliases  # for the commands, like the next four
+from fairlead.library.reading import open_profile as open_profile
+from fairlead.library.rules import gpu_time as gpu_time
+from fairlead.model.units import positive_duration as positive_duration
+from fairlead.model.words import parse_pairs as parse_pairs
 
 if TYPE_CHECKING:
+    from fairlead.policies.policy import AnyPolicy
     from fairlead.rates.profile import Profile
     from fairlead.traces.formats import Trace
 
@@ -29,6 +35,31 @@ MeasureNew = Annotated[
         "--measure-new",
         help="Time to measure a new model on each GPU type first (default: as the policy declares; 0 = never).",
         metavar="DURATION",
+    ),
+]
+CheckShare = Annotated[
+    float,
+    typer.Option(
+        "--check-share",
+        help="Part of a tenant's GPU time that checks of its declared speeds may take (0 = no checks).",
+        min=0.0,
+        max=1.0,
+    ),
+]
+PreemptionLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--preemption-limit",
+        help="GPU time that pre-emption may cost in an hour: restarts of jobs that decisions stop or move.",
+        metavar="2gpu-h/h",
+    ),
+]
+TenantPreemptionLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--tenant-preemption-limit",
+        help="The same for the jobs of any one tenant.",
+        metavar="30gpu-min/h",
     ),
 ]
 Aliases = Annotated[
@@ -79,6 +110,12 @@ class Importing:
     ] = None
     timezone: Annotated[str, typer.Option("--timezone", help="Time zone of times without one.")] = "UTC"
     alias: Aliases = None
+    models: Annotated[
+        str | None,
+        typer.Option(
+            "--models", help="File of job names and their models, such as '*bert*': bert-base.", metavar="FILE"
+        ),
+    ] = None
     completed_only: Annotated[
         bool, typer.Option("--completed-only", help="Leave out jobs that failed or were cancelled.")
     ] = False
@@ -89,74 +126,34 @@ class Importing:
         bool, typer.Option("--skip-bad-lines", help="Leave out lines that cannot be read, and count them.")
     ] = False
 
+    def given(self) -> dict[str, Any]:
+        """The options by their names, as the functions of the library take them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def reading(self) -> Reading:
+        return Reading(**self.given())
+
     def profile(self) -> Profile:
-        return open_profile(self.throughputs)
+        return self.reading().profile()
 
     def aliases(self) -> dict[str, str]:
-        return gpu_aliases(self.alias)
+        return self.reading().aliases()
 
     def choices(self) -> dict[str, Any]:
-        """The options by the names that `read_trace` and its `Options` use."""
-        names = ("tenants", "reference", "timezone", "skip_bad_lines", "completed_only", "pin_types")
-        return {"aliases": self.aliases(), **{name: getattr(self, name) for name in names}}
+        return self.reading().choices()
 
     def read(self, path: str, profile: Profile, seed: int) -> Trace:
-        from fairlead.traces.formats import read_trace
-
-        return read_trace(path, self.trace_format, profile=profile, seed=seed, **self.choices())
+        return self.reading().read(path, profile, seed)
 
 
-def open_profile(throughputs: str | None) -> Profile:
-    """The profile in the file, or the built-in profile."""
-    from fairlead.traces.profiles import load_default_profile, read_profile
-
-    return read_profile(throughputs) if throughputs else load_default_profile()
-
-
-def gpu_aliases(pairs: list[str] | None) -> dict[str, str]:
-    """Spellings of GPU names, from the user's configuration and --alias; the latter wins."""
-    from fairlead.traces.configuration import read_aliases
-
-    return {**read_aliases(), **parse_pairs(pairs or [], "--alias")}
+def options_set(context: typer.Context) -> set[str]:
+    """The options that the command line sets, by the names of their parameters."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
-def parse_pairs(pairs: list[str], option: str) -> dict[str, str]:
-    """Options such as `a=1` as a mapping."""
-    values: dict[str, str] = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not sign or not name:
-            raise InputError(f'{option} "{pair}" is not NAME=VALUE')
-        if name in values:
-            raise InputError(f"{option} {name} appears twice")
-        values[name] = value
-    return values
+def parse_parameters(pairs: list[str], policy: AnyPolicy | None) -> dict[str, Any]:
+    """The values of `--param`. If only a service knows the policy (None), they are parsed as numbers where possible."""
+    from fairlead.policies.parameter_text import parse_parameters as parse
 
-
-def parse_parameters(pairs: list[str], known: dict[str, Any]) -> dict[str, Any]:
-    """Policy parameters, each parsed as the type of its default value."""
-    return {name: _parse_like(known.get(name), value, name) for name, value in parse_pairs(pairs, "--param").items()}
-
-
-def _parse_like(default: Any, text: str, name: str) -> Any:
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(default, int):
-            return int(text)
-        if isinstance(default, float):
-            return float(text)
-        if default is None:
-            return _number_or_text(text)
-        if isinstance(default, tuple):
-            return tuple(float(part) for part in text.split(","))
-    except (ValueError, KeyError):
-        raise InputError(f'--param {name}: "{text}" is not a value like {default!r}') from None
-    return text
-
-
-def _number_or_text(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    return parse(pairs, policy)

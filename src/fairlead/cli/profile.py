@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.jobs import load_job
 from fairlead.cli.options import Aliases, Cluster, Throughputs, gpu_aliases, open_profile
-from fairlead.cli.output import Format, Output, print_json, print_table
+from fairlead.cli.output import Format, Output, print_json, print_lines, print_table
+from fairlead.library.live import job_of
 from fairlead.model.errors import FairleadError
 from fairlead.model.units import format_number, parse_duration
 
@@ -32,7 +32,7 @@ def profile(
     from fairlead.traces.profiles import write_profile
 
     machine = read_cluster(cluster, gpu_aliases(alias))
-    job = load_job(file)
+    job = job_of(file)
     capacity = dict(zip(machine.gpu, machine.capacity.tolist(), strict=True))
     spec = job.spec(job.name, job.tenant or "-", 0.0, capacity)
     measured = profile_job(
@@ -41,7 +41,7 @@ def profile(
         machine,
         open_profile(throughputs),
         steps=steps,
-        limit_s=parse_duration(limit),
+        limit_s=parse_duration(limit, "--limit"),
         emulate=emulate,
     )
     if out is not None and measured.rows:
@@ -51,7 +51,7 @@ def profile(
         speeds = [asdict(row) for row in measured.rows]
         print_json({"note": measured.note, "speeds": speeds, "parts": parts, "failures": measured.failures})
     else:
-        print(measured.note)
+        print_lines(measured.note)
         rows = [
             [row.gpu, str(row.gpus), str(row.nodes), format_number(row.steps_per_s, 4), row.source]
             for row in measured.rows

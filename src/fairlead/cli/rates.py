@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.cli.options import Throughputs, open_profile
-from fairlead.cli.output import Format, Output, print_json, print_table
+from fairlead.cli.output import Format, Output, print_json, print_lines, print_table
 from fairlead.model.errors import InputError, NotFoundError
 from fairlead.model.units import format_number
 from fairlead.model.words import counted
@@ -185,7 +185,7 @@ def complete(
 
 def _print_doubts(profile: Profile, model: str) -> None:
     for doubt in profile.doubts(model):
-        typer.echo(f"warning: {doubt}", err=True)
+        print_lines(f"warning: {doubt}", to_stderr=True)
 
 
 def _profile_with(model: str, throughputs: str | None) -> Profile:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +12,11 @@ import typer
 from fairlead.cli.options import Throughputs
 from fairlead.cli.output import Format, Output, print_json, print_wrapped_table
 from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.units import format_duration, format_number
 from fairlead.model.words import choose, counted
 
 if TYPE_CHECKING:
+    from fairlead.studies.calibration.start_ranges import CheckedStarts
     from fairlead.studies.papers.claim_tables import Study
     from fairlead.studies.papers.results import StudyResults
     from fairlead.studies.papers.run_all import StudyProgress
@@ -111,6 +114,78 @@ def fft(quick: Quick = False, output: Output = Format.table) -> None:
 def hops(quick: Quick = False, output: Output = Format.table) -> None:
     """Hops: 64 and 512 GPUs against Sia and Gavel; priorities; arrival rates; the benefit of sensing servers."""
     _one("hops", quick, output)
+
+
+@app.command()
+def estimates(
+    quick: Quick = False,
+    trace: Annotated[
+        str | None, typer.Option("--trace", help="Also jobs of this trace, in any known format.", metavar="FILE")
+    ] = None,
+    generated: Annotated[bool, typer.Option(help="With --trace: generated jobs too.")] = True,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="Seeds, or parts of the trace: 0..9 or 0,3,5.", metavar="SEEDS")
+    ] = None,
+    loads: Annotated[str | None, typer.Option("--loads", help="Only these loads.", metavar="L,...")] = None,
+    policies: Annotated[str | None, typer.Option("--policies", help="Only these policies.", metavar="A,B")] = None,
+    output: Output = Format.table,
+) -> None:
+    """Start estimates against what happened: how often the 80 % range holds the start, by load and policy."""
+    from fairlead.cli.output import show_progress
+    from fairlead.library.comparing import loads_of, seeds_of
+    from fairlead.model.cluster import parse_short_form
+    from fairlead.studies.calibration.start_ranges import CLUSTER, GENERATED, QUICK, Scale, calibrate, windows
+    from fairlead.studies.compare.workloads import Generated, from_generator
+    from fairlead.traces.formats import read_trace
+    from fairlead.traces.profiles import load_default_profile
+
+    scale, cluster, profile = QUICK if quick else Scale(), parse_short_form(CLUSTER), load_default_profile()
+    if seeds is not None:
+        scale = replace(scale, seeds=tuple(seeds_of(seeds)))
+    if loads is not None:
+        scale = replace(scale, loads=tuple(load for load in loads_of(loads) if load is not None))
+    if policies is not None:
+        scale = replace(scale, policies=tuple(name.strip() for name in policies.split(",")))
+    workloads = {"generated": from_generator(profile, cluster, scale.jobs, Generated(more=GENERATED))}
+    if trace is not None and not generated:
+        workloads.clear()
+    if trace is not None:
+        jobs = read_trace(trace, profile=profile, seed=0)
+        workloads[Path(trace).name] = windows(jobs, profile, cluster, scale.jobs)
+    with show_progress("comparing estimates") as report:
+        answers = calibrate(cluster, profile, workloads, scale, report)
+    if output is Format.json:
+        print_json({"cluster": CLUSTER, "results": [one.to_json() for one in answers]})
+        return
+    rows = [
+        [
+            one.workload,
+            format_number(one.load),
+            one.policy,
+            str(one.estimates),
+            *(["-"] * 6 if one.part is None else _held(one)),
+        ]
+        for one in answers
+    ]
+    head = [
+        "workload",
+        "load",
+        "policy",
+        "estimates",
+        "in range",
+        "before",
+        "after",
+        "unlearnt",
+        "median range",
+        "median wait",
+    ]
+    print_wrapped_table("Starts of waiting jobs, 80 % ranges", head, rows, 3, get_terminal_size().columns)
+
+
+def _held(one: CheckedStarts) -> list[str]:
+    counts = (one.held, one.early, one.late, one.held_before)
+    parts = [f"{count / one.estimates:.0%}" for count in counts]
+    return [*parts, format_duration(one.width_s), format_duration(one.wait_s)]
 
 
 def _one(name: str, quick: bool, output: Format, table: Any = None) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead.cli.options import Cluster, Importing, Seed, Throughputs, open_profile, parse_pairs, spread
+from fairlead.cli.options import Cluster, Importing, Seed, Throughputs, parse_pairs, spread
 from fairlead.cli.output import Format, Output, print_json, print_table
 from fairlead.model.errors import InputError
 from fairlead.model.units import format_duration, format_number
@@ -99,22 +99,21 @@ def generate(
     output: Output = Format.table,
 ) -> None:
     """Generate a workload that offers a stated load to a cluster."""
-    from fairlead.traces.clusters import read_cluster
+    from fairlead.library.reading import generate as make
     from fairlead.traces.formats import write_trace
-    from fairlead.traces.generate import generate as make
 
     widths = {_whole(name): _weight(name, text) for name, text in parse_pairs(width or [], "--width").items()}
     models = {name: _weight(name, text) for name, text in parse_pairs(model or [], "--model").items()}
     trace = make(
-        read_cluster(cluster),
-        open_profile(throughputs),
+        cluster,
+        throughputs=throughputs,
         jobs=jobs,
         load=load,
         seed=seed,
         arrivals=arrivals,
         durations=durations,
-        widths=widths or None,
-        models=models or None,
+        width=widths,
+        model=models,
         tenants=tenants,
         tenant_skew=tenant_skew,
     )

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.cli.options import MeasureNew, parse_pairs
-from fairlead.model.errors import InputError
-from fairlead.model.units import parse_duration
-from fairlead.model.words import choose
+from fairlead.cli.options import CheckShare, MeasureNew, PreemptionLimit, TenantPreemptionLimit
+from fairlead.library.rules import WorldRules
+from fairlead.model.trial_jobs import CHECK_SHARE
 
 if TYPE_CHECKING:
-    from fairlead.model.cluster import Cluster
-    from fairlead.policies.policy import AnyPolicy
-    from fairlead.rates.profile import Profile
     from fairlead.rounds.loop import Settings
     from fairlead.sim.truth import World
-    from fairlead.studies.runs.simulate import Setup
-    from fairlead.traces.formats import Trace
 
 
 @dataclass(frozen=True)
@@ -34,6 +27,8 @@ class WorldOptions:
     min_run: Annotated[
         str, typer.Option("--min-run", help="A job keeps its GPUs at least this long.", metavar="DURATION")
     ] = "0s"
+    preemption_limit: PreemptionLimit = None
+    tenant_preemption_limit: TenantPreemptionLimit = None
     task: Annotated[
         str,
         typer.Option(
@@ -97,6 +92,20 @@ class WorldOptions:
             metavar="DURATION",
         ),
     ] = "0"
+    start_cost: Annotated[
+        str,
+        typer.Option(
+            "--start-cost",
+            help="Time from the decision to start a new job until it works; moves have their restart cost.",
+            metavar="DURATION",
+        ),
+    ] = "0"
+    notice: Annotated[
+        str,
+        typer.Option(
+            "--notice", help="Time until the scheduler knows that a job has arrived or ended.", metavar="DURATION"
+        ),
+    ] = "0"
     cluster_changes: Annotated[
         str | None,
         typer.Option(
@@ -109,8 +118,9 @@ class WorldOptions:
         str,
         typer.Option(
             "--placer",
-            help="How GPUs are placed on nodes: packed, packed but never moved together later, packed or waiting, scattered.",
-            metavar="pack|keep|strict|scatter",
+            help="How GPUs are placed on nodes: packed, packed but never moved together later, packed or waiting, "
+            "the same with wide gangs on whole nodes, scattered.",
+            metavar="pack|keep|strict|whole|scatter",
         ),
     ] = "pack"
     sensing: Annotated[
@@ -134,104 +144,20 @@ class WorldOptions:
         typer.Option("--all-new", help="With --sensing: no model's speed is known before its jobs have run."),
     ] = False
     measure_new: MeasureNew = None
+    check_share: CheckShare = CHECK_SHARE
     skip_impossible: Annotated[bool, typer.Option("--skip-impossible", help="Leave out jobs that can never run.")] = (
         False
     )
 
-    def setup(
-        self,
-        cluster: Cluster,
-        trace: Trace,
-        profile: Profile,
-        policy: AnyPolicy,
-        seed: int = 0,
-        aliases: Mapping[str, str] | None = None,
-    ) -> Setup:
-        from fairlead.rates.three_layer import Sensing
-        from fairlead.studies.runs.simulate import Setup
-        from fairlead.traces.cluster_changes import read_changes
+    def given(self) -> dict[str, Any]:
+        """The options by their names, as the functions of the library take them."""
+        return {field.name.rstrip("_"): getattr(self, field.name) for field in fields(self)}
 
-        self._refuse_options_without_effect()
-        return Setup(
-            cluster=cluster,
-            trace=trace,
-            profile=profile,
-            policy=policy,
-            settings=self.settings(),
-            world=self.world(seed),
-            restart_s=None if self.restart_cost is None else parse_duration(self.restart_cost),
-            tenant_weight=numbers_of(self.tenant_weight, "--tenant-weight"),
-            sensing=Sensing(choose("--sensing", self.sensing, Sensing)),
-            all_new=self.all_new,
-            changes=() if self.cluster_changes is None else read_changes(self.cluster_changes, aliases),
-        )
+    def rules(self) -> WorldRules:
+        return WorldRules(**self.given())
 
     def settings(self) -> Settings:
-        from fairlead.placement.pack import PLACERS
-        from fairlead.rounds.loop import Settings, Switching, When
-
-        return Settings(
-            _positive("--round", self.round_),
-            When(choose("--decide", self.decide, When)),
-            parse_duration(self.min_run),
-            placer=choose("--placer", self.placer, PLACERS),
-            task_s=_positive("--task", self.task),
-            switching=Switching(choose("--switching", self.switching, Switching)),
-            trial_s=None if self.measure_new is None else parse_duration(self.measure_new),
-        )
+        return self.rules().settings()
 
     def world(self, seed: int) -> World:
-        from fairlead.sim.truth import World
-
-        return World(
-            seed=seed,
-            server_factor=_factors("--server-factors", self.server_factors),
-            job_server_factor=_factors("--job-server-factors", self.job_server_factors),
-            mtbf_s=parse_duration(self.mtbf),
-            repair_s=parse_duration(self.repair),
-            checkpoint_s=parse_duration(self.checkpoint_every),
-            length_error=self.length_error,
-            declared_speeds=tuple(numbers_of(self.declared_speeds, "--declared-speeds").items()),
-            profiling_s=parse_duration(self.profiling_cost),
-            report_s=parse_duration(self.report_every),
-            sensing_noise=self.sensing_noise,
-        )
-
-    def _refuse_options_without_effect(self) -> None:
-        senses, fails = self.sensing != "table", parse_duration(self.mtbf) > 0
-        for option, is_set, needed, has_effect in (
-            ("--report-every", self.report_every != "2m", "--sensing three-layer", senses),
-            ("--sensing-noise", self.sensing_noise != 0, "--sensing three-layer", senses),
-            ("--measure-new", self.measure_new is not None, "--sensing three-layer", senses),
-            ("--repair", self.repair != "1h", "--mtbf", fails),
-        ):
-            if is_set and not has_effect:
-                raise InputError(f"{option} has no effect without {needed}; add that or leave {option} out")
-
-
-def numbers_of(pairs: list[str] | None, option: str) -> dict[str, float]:
-    """NAME=NUMBER pairs of an option, with numbers above 0."""
-    numbers = {}
-    for name, text in parse_pairs(pairs or [], option).items():
-        try:
-            numbers[name] = float(text)
-        except ValueError:
-            numbers[name] = float("nan")
-        if not 0 < numbers[name] < 1e9:
-            raise InputError(f'{option} {name}: "{text}" is not a number above 0')
-    return numbers
-
-
-def _positive(option: str, text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds < 1e-3:
-        raise InputError(f'{option} "{text}" must be at least a millisecond')
-    return seconds
-
-
-def _factors(option: str, text: str) -> tuple[float, float]:
-    low, _, high = text.partition(":")
-    try:
-        return float(low), float(high or low)
-    except ValueError:
-        raise InputError(f'{option} "{text}" is not LOW:HIGH, such as 0.75:1.05') from None
+        return self.rules().world(seed)

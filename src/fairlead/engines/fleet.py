@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fairlead.engines.leases import UNSEEN, Condition, Key, Lease, Look, Report, Sight
@@ -12,6 +12,8 @@ from fairlead.engines.runner import Runner
 from fairlead.model.handshake import CHECKPOINTED
 
 KILL_AGAIN_S = 5.0
+_MAY_RUN = (Condition.UNSEEN, Condition.QUEUED, Condition.RUNNING)
+NO_JOB = -1  # of a lease whose job is not in the log
 
 
 @dataclass(slots=True)
@@ -19,7 +21,7 @@ class Live:
     """A lease that may run, with what the engine knows about it."""
 
     lease: Lease
-    job: int
+    job: int  # its position, or NO_JOB
     since_s: float  # from when the runner's patience counts
     base: float  # samples that were safe when it started
     announced: bool = False  # the loop knows that it runs
@@ -41,6 +43,7 @@ class Story:
 
     failures: int
     finished: bool
+    report: Report | None = None  # the last one of the last lease
 
 
 class Fleet:
@@ -73,6 +76,18 @@ class Fleet:
         last = self._ends.get(live.lease.job)
         if last is None or last[0].number < live.lease.number:
             self._ends[live.lease.job] = (live.lease, end)
+
+    def jobs(self) -> list[int]:
+        """Jobs with leases, also such that are astray."""
+        return list(self._of_job)
+
+    def renumber(self, position: Mapping[int, int], forgotten: Iterable[str]) -> None:
+        """Jobs have new positions; forgotten ones have no leases."""
+        self._of_job = {position.get(j, NO_JOB): leases for j, leases in self._of_job.items()}
+        for live in self._live.values():
+            live.job = position.get(live.job, NO_JOB)
+        for job in forgotten:
+            self._ends.pop(job, None)
 
     def of(self, j: int) -> list[Live]:
         """The leases of the job, without those astray."""
@@ -119,26 +134,23 @@ class Fleet:
 
     def last_launched(self, job: str, number: int) -> Lease | None:
         """The last of the job's leases up to this number that was launched."""
-        for n in range(number, 0, -1):
-            lease = self._runner.recall((job, n))
-            if lease is not None:
-                return lease
-        return None
+        launched = [n for n in self._runner.numbers(job) if n <= number] if number else []
+        return self._runner.recall((job, launched[-1])) if launched else None
 
     def story(self, j: int, job: str, number: int) -> Story | None:
-        """The outcome of leases up to this number; None while the engine does not know how the last one ended."""
+        """The outcome of leases up to this number; None while the last one is not known to have ended."""
         lease, sight = self._ends.get(job, (None, UNSEEN))
         for live in self._of_job.get(j, ()):  # on nodes that are down
             if lease is None or lease.number < live.lease.number:
                 lease, sight = live.lease, live.seen
-        if lease is None:
-            lease = self.last_launched(job, number)
-            if lease is None:
-                return Story(0, False)
-            sight = self.sights([lease])[lease.key]
-            if sight.condition is Condition.UNSEEN:
+        newest = self.last_launched(job, number) if lease is None or lease.number < number else None
+        if newest is not None and (lease is None or lease.number < newest.number):  # an earlier scheduler saw its end
+            lease, sight = newest, self.sights([newest])[newest.key]
+            if sight.condition in _MAY_RUN:
                 return None
-        return Story(lease.failures + is_failure(sight), sight.code == 0)
+        if lease is None:
+            return Story(0, False)
+        return Story(lease.failures + is_failure(sight), sight.code == 0, sight.report)
 
 
 def is_failure(sight: Sight) -> bool:

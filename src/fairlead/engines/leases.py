@@ -26,7 +26,10 @@ Key = tuple[str, int]  # job, number of the lease
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One placement of a job; `failures` counts its earlier leases that ended with an error."""
+    """One placement of a job; `failures` counts its earlier leases that ended with an error.
+
+    If what was recorded about it is lost, `damage` says so and nothing but its key is known.
+    """
 
     job: str
     number: int
@@ -34,6 +37,8 @@ class Lease:
     command: Command
     failures: int = 0
     tenant: str = ""
+    log_bytes: int | None = None  # its log is cut there; None: not limited
+    damage: str = ""
 
     @property
     def key(self) -> Key:
@@ -55,6 +60,7 @@ def lease_from_json(record: dict[str, Any]) -> Lease:
         Command(**record["command"]),
         record["failures"],
         record.get("tenant", ""),
+        record.get("log_bytes"),
     )
 
 
@@ -93,7 +99,7 @@ class Sight:
     code: int | None = None  # exit code, if it ended
     asked: bool = False  # it was asked to stop
     report: Report | None = None
-    reason: str = ""  # why it has not begun, in the engine's words
+    reason: str = ""  # why it has not begun, or how it was lost, in the engine's words
     warm: bool = False  # it was loaded into a process that ran already
 
 
@@ -107,6 +113,9 @@ class Look:
     sights: Mapping[Key, Sight]
     down: frozenset[str] | None = frozenset()  # names of nodes that do not answer; None: as before
     usable: Mapping[str, int] = field(default_factory=dict)  # GPUs that leases may hold, by node; absent: as before
+    closed: frozenset[str] = (
+        frozenset()
+    )  # nodes that answer but take no new leases: one in the queue would wait for long
 
     def sight(self, key: Key) -> Sight:
         return self.sights.get(key, UNSEEN)

@@ -11,7 +11,7 @@ from fairlead.model.cluster import NodeGroup
 
 
 def note(s: Situation, look: Look) -> None:
-    """Put the events for the changes of nodes in a look."""
+    """Put the events for nodes that fall silent or come back."""
     if look.down is not None:
         for node in sorted(look.down - s.silent):
             s.silent.add(node)
@@ -19,6 +19,10 @@ def note(s: Situation, look: Look) -> None:
         for node in sorted(s.silent - look.down):
             s.silent.discard(node)
             bring_up(s, node)
+
+
+def note_usable(s: Situation, look: Look) -> None:
+    """Put the events for GPUs that other systems take or return, and for nodes that are closed or opened."""
     for node, gpus in look.usable.items():
         n = s.outbox.node(node)
         if n is not None:
@@ -33,7 +37,7 @@ def take_down(s: Situation, node: str) -> None:
     s.outbox.put(ev.NodeDown(s.now_s, n))
     for j in s.outbox.jobs_on(n):
         live = s.fleet.current(j)
-        safe = s.outbox.done(j)
+        safe = s.outbox.safe(j)
         if live is not None:
             safe = kept(s.state, live, live.seen, s.now_s)
             live.dropped = True
@@ -83,9 +87,10 @@ def _give_up(s: Situation, node: str) -> None:
 
 
 def _set_usable(s: Situation, n: int, gpus: int) -> None:
-    """Set the usable GPUs of a node, but never fewer than our jobs hold."""
-    nodes = s.state.nodes
-    held = int(nodes.usable[n] - nodes.free[n])
+    """Set the usable GPUs of a node, but never fewer than our jobs hold once the pending events are folded."""
+    nodes, spots = s.state.nodes, s.state.spots
+    given_back = sum(count for j in s.outbox.off_gpus() for where, count in spots[j] if where == n)
+    held = int(nodes.usable[n] - nodes.free[n]) - given_back
     usable = min(max(gpus, held), int(s.state.cluster.node_gpus[n]))
     if usable != s.outbox.usable(n):
         s.outbox.put(ev.NodeUsable(s.now_s, n, usable))

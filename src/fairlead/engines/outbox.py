@@ -6,6 +6,8 @@ result of the one before.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fairlead.model.events import (
@@ -21,7 +23,6 @@ from fairlead.model.events import (
     NodeRemoved,
     NodeUp,
     NodeUsable,
-    Progress,
     Refused,
     Released,
     Started,
@@ -85,7 +86,7 @@ class Outbox:
             self._join(event)
         if isinstance(event, NodeRemoved):
             self._left.add(event.node)
-        if isinstance(event, Stopped | Lost | Held | Finished | Progress):
+        if isinstance(event, Stopped | Lost | Held | Finished):
             self._kept.update(zip(event.jobs.tolist(), event.samples.tolist(), strict=True))
         step = _STEPS.get(type(event))
         if step is not None:
@@ -104,15 +105,20 @@ class Outbox:
     def phase(self, j: int) -> Phase:
         return self._phase[j] if j in self._phase else Phase(int(self._state.phase[j]))
 
-    def done(self, j: int) -> float:
-        """Samples of the job as of the last event."""
+    def safe(self, j: int) -> float:
+        """Samples that the job had saved when it last left its GPUs."""
         if j in self._kept or j >= self._state.jobs:
             return self._kept.get(j, 0.0)
-        return float(self._state.done[j])
+        return float(self._state.safe[j])
 
     def keep(self, j: int, samples: float) -> None:
         """Record the safe samples of a job for its next event."""
         self._kept[j] = samples
+
+    def renumber(self, position: Mapping[int, int]) -> None:
+        """Jobs have new positions; there are no pending events."""
+        self._kept = {position[j]: samples for j, samples in self._kept.items() if j in position}
+        self._phase = {position[j]: phase for j, phase in self._phase.items() if j in position}
 
     def _join(self, event: NodeAdded) -> None:
         nodes = self._state.cluster.nodes
@@ -136,6 +142,14 @@ class Outbox:
 
     def usable(self, node: int) -> int:
         return self._usable.get(node, int(self._state.nodes.usable[node]))
+
+    def off_gpus(self) -> list[int]:
+        """Jobs that hold GPUs in the state and no longer do once the pending events are folded."""
+        return [
+            j
+            for j, phase in self._phase.items()
+            if j < self._state.jobs and phase not in HAS_GPUS and int(self._state.phase[j]) in HAS_GPUS
+        ]
 
     def jobs_on(self, node: int) -> list[int]:
         """Jobs that are on the node, or about to be."""

@@ -6,7 +6,7 @@ the command line reads only the sentences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from fairlead.model.errors import InputError
 
 if TYPE_CHECKING:
     from fairlead.engines.runner import LeaseReader, Runner
+    from fairlead.model.cluster import Cluster
     from fairlead.rounds.state import State
 
 
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
 class RunnerOptions:
     """What an operator can choose for the runner; a runner ignores what does not concern it."""
 
-    user: str | None = None  # that jobs run as, if the service runs as root
+    users: Sequence[str] = ()  # as whom jobs run, if the service runs as root: NAME, or TENANT=NAME
     emulate: bool = False  # emulate GPUs even if there are some
     node_pace: Mapping[str, float] = field(default_factory=dict)  # speed of emulated nodes relative to their type
     warm_standbys: int = 2  # processes that wait for leases
     warm_memory_gib: float = 4.0  # resident size of all of them together
     warm_contexts: bool = False  # whether they open CUDA contexts
+    slurm_options: Sequence[str] = ()  # of sbatch, for every lease
+    max_memory_gib: float | None = None  # that the processes of a job may use together
+    max_processes: int | None = None  # that a job may have
+    steer: str = ""  # the partition of Slurm whose jobs are steered; empty: every lease is a Slurm job of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,13 @@ class EngineKind:
     sentence: str  # completes "NAME: " in the help of the command line
     open_runner: Callable[[Path, State, RunnerOptions], Runner]
     open_reader: Callable[[Path], LeaseReader]
+    # For an engine that knows its nodes: from other spellings of GPU types, and a part of the cluster if it has parts.
+    import_cluster: Callable[[Mapping[str, str], str], Cluster] | None = None
 
 
 def _local_runner(directory: Path, state: State, options: RunnerOptions) -> Runner:
+    from fairlead.engines.local import hierarchies
+    from fairlead.engines.local.accounts import parse_accounts
     from fairlead.engines.local.devices import Pace, Slots, choose_devices
     from fairlead.engines.local.nvml import detect
     from fairlead.engines.local.runner import LocalRunner
@@ -53,7 +62,21 @@ def _local_runner(directory: Path, state: State, options: RunnerOptions) -> Runn
     pace = Pace(state) if devices.emulated else None
     contexts = options.warm_contexts and not devices.emulated
     warm = WarmLimits(options.warm_standbys, options.warm_memory_gib, contexts)
-    return LocalRunner(directory, slots, pace=pace, node_pace=options.node_pace, user=options.user, warm=warm)
+    limits = hierarchies.GroupLimits.of(options.max_memory_gib, options.max_processes)
+    found = hierarchies.find()
+    hierarchies.check_limits(found, limits)
+    runner = LocalRunner(
+        directory,
+        slots,
+        pace=pace,
+        node_pace=options.node_pace,
+        accounts=parse_accounts(options.users),
+        warm=warm,
+        hierarchies=found,
+        limits=limits,
+    )
+    runner.check_users(state.specs[j].id for j in state.active_jobs.tolist())
+    return runner
 
 
 def _local_reader(directory: Path) -> LeaseReader:
@@ -63,18 +86,41 @@ def _local_reader(directory: Path) -> LeaseReader:
 
 
 def _pretend_runner(directory: Path, state: State, options: RunnerOptions) -> Runner:
-    from fairlead.engines.pretend.runner import FILE, PretendRunner
+    from fairlead.engines.pretend.runner import PretendRunner
 
-    return PretendRunner(directory / FILE)
+    return PretendRunner(directory)
 
 
 def _pretend_reader(directory: Path) -> LeaseReader:
-    from fairlead.engines.pretend.runner import FILE, PretendReader
+    from fairlead.engines.pretend.runner import PretendReader
 
-    return PretendReader(directory / FILE)
+    return PretendReader(directory)
+
+
+def _slurm_runner(directory: Path, state: State, options: RunnerOptions) -> Runner:
+    from fairlead.engines.local.devices import Pace
+    from fairlead.engines.slurm.commands import Slurm
+    from fairlead.engines.slurm.lease_runner import SlurmLeaseRunner
+    from fairlead.engines.slurm.steer_runner import SlurmSteerRunner
+
+    def gpus() -> dict[str, int]:
+        return dict(zip(state.cluster.nodes, state.cluster.node_gpus.tolist(), strict=True))
+
+    if options.steer:
+        return SlurmSteerRunner(directory, Slurm(), options.steer, gpus_of=gpus)
+    pace = Pace(state) if options.emulate else None
+    return SlurmLeaseRunner(directory, Slurm(), options=options.slurm_options, pace=pace, gpus_of=gpus)
+
+
+def _slurm_cluster(aliases: Mapping[str, str], partition: str) -> Cluster:
+    from fairlead.engines.slurm.commands import Slurm
+    from fairlead.engines.slurm.importing import import_cluster
+
+    return import_cluster(Slurm(), aliases, partition)
 
 
 ENGINES: dict[str, EngineKind] = {
     "local": EngineKind("processes on this machine", _local_runner, _local_reader),
+    "slurm": EngineKind("jobs of the Slurm cluster of this machine", _slurm_runner, _local_reader, _slurm_cluster),
     "pretend": EngineKind("jobs that only take time", _pretend_runner, _pretend_reader),
 }

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from fairlead.model.cluster import NodeGroup
 from fairlead.model.jobs import JobSpec
+from fairlead.model.limits import TenantLimits
 from fairlead.model.quotas import Quota
 
 
@@ -29,7 +30,9 @@ class Command:
 
     A job that is asked to stop has `grace_s` to write a checkpoint. A `run` that ends with an error is started again
     up to `max_retries` times. `processes` may start it once for each node or GPU (`engines/ranks.py`). `warm` lists
-    modules that a process may have imported before it becomes the job; empty if the job is always started afresh.
+    modules that a process may have imported before it becomes the job; empty if the job is always started afresh. Its
+    processes together may use `memory_gib` of the machine's memory, where the engine can limit that. `foreign` is the id
+    of a job that another system has and runs (Slurm, if its jobs are steered); such a command has nothing to run.
     """
 
     run: str
@@ -41,6 +44,8 @@ class Command:
     max_retries: int = 0
     processes: str = Processes.ONE
     warm: tuple[str, ...] = ()
+    memory_gib: float | None = None
+    foreign: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warm", tuple(self.warm))  # JSON has only lists
@@ -111,7 +116,15 @@ class SetPolicy:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-Request = Submit | Cancel | Hold | Release | Drain | Resume | AddNode | RemoveNode | SetTenant | SetPolicy
+@dataclass(frozen=True, slots=True)
+class SetLimits:
+    """`tenant` is empty for the limits of every tenant without its own."""
+
+    tenant: str
+    limits: TenantLimits
+
+
+Request = Submit | Cancel | Hold | Release | Drain | Resume | AddNode | RemoveNode | SetTenant | SetPolicy | SetLimits
 
 
 class Inbox(Protocol):

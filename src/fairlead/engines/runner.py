@@ -17,7 +17,8 @@ Laws, each tested over every runner (tests/engines/test_laws.py).
 7. `look` is the only source of news. It may be late, it may leave out leases (they are unseen), and it does not raise
    if the engine cannot be reached. What it shows was true at some time.
 8. Nothing depends on this process: the lease as it was launched (`recall`), that it was asked to stop, and its exit
-   code are kept where the lease is. `recall` knows a lease before anything of it runs.
+   code are kept where the lease is. `recall` knows a lease before anything of it runs, and `jobs` and `numbers` list
+   what it knows.
 9. A runner that picks devices gets leases without slots. One that queues may get a lease whose GPUs are still in use by
    leases that were asked to stop, and starts it when they are free. No job ever has two leases, except on nodes that
    are down.
@@ -26,7 +27,7 @@ Laws, each tested over every runner (tests/engines/test_laws.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -75,6 +76,12 @@ class Runner(Protocol):
     def recall(self, key: Key) -> Lease | None:
         """The lease as it was launched; None if it never was."""
 
+    def jobs(self) -> Collection[str]:
+        """All jobs of which a lease is recalled."""
+
+    def numbers(self, job: str) -> Sequence[int]:
+        """The numbers of the job's leases that are recalled, in ascending order."""
+
     def revoke(self, key: Key) -> bool:
         """Prevent the lease from starting; True if it has not begun and never will."""
 
@@ -87,11 +94,30 @@ class KeepsStandbys(Protocol):
         """How many there are and may be, their memory, and how many leases began in one."""
 
 
+@runtime_checkable
+class AdoptsLeases(Protocol):
+    """A runner whose choices for new leases depend on those that an earlier process launched and that still run."""
+
+    def adopt(self, lease: Lease) -> None:
+        """Called for each of them after a restart, before anything is launched."""
+
+
 class LeaseReader(Protocol):
     """Reads leases for other processes, such as the API, without a runner and without changes."""
 
     def read_log(self, key: Key, offset: int, most: int) -> bytes:
         """Up to `most` bytes of output from `offset` on; empty if there is no more, or none yet."""
 
+    def jobs(self) -> Collection[str]:
+        """All jobs that have, or had, leases."""
+
     def exit_code(self, key: Key) -> int | None:
         """The exit code; None if the lease has not ended, or its code is unknown."""
+
+
+@runtime_checkable
+class StoresCheckpoints(Protocol):
+    """A reader of leases whose checkpoints are stored below the state directory."""
+
+    def checkpoint_bytes(self) -> Mapping[str, int]:
+        """Bytes of these checkpoints by job; those in a directory that the job has named do not count."""

@@ -21,7 +21,6 @@ class Start:
 
     number: int
     spot: Spot
-    not_before_s: float
 
 
 @dataclass(slots=True)
@@ -37,6 +36,7 @@ class Situation:
     drained: set[str]  # nodes that an operator took out of service
     silent: set[str]  # nodes that do not answer
     learns_restarts: bool = True  # report what starts cost
+    log_bytes: Callable[[str], int | None] = lambda tenant: None  # limit of a lease's log, by tenant
+    lease_floor: Callable[[str], int] = lambda job: 0  # the number after which a job's leases are counted
     starts: dict[int, Start] = field(default_factory=dict)  # by job, in the order in which they were decided
     wishes: dict[int, Wish] = field(default_factory=dict)  # by job, until nothing of it runs any more
-    refusals: dict[int, int] = field(default_factory=dict)  # by job, in a row

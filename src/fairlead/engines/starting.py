@@ -15,9 +15,7 @@ from fairlead.model.lifecycle import Phase
 
 
 def decided(s: Situation, j: int, spot: Spot) -> None:
-    """Record a decided start; a job that was refused before waits longer each time."""
-    wait_s = 2.0 ** (s.refusals[j] - 1) if j in s.refusals else 0.0
-    s.starts[j] = Start(int(s.state.leases[j]), spot, s.now_s + wait_s)
+    s.starts[j] = Start(int(s.state.leases[j]), spot)
 
 
 def launch(s: Situation) -> None:
@@ -26,17 +24,11 @@ def launch(s: Situation) -> None:
         return
     room = _Room(s)
     for j, start in list(s.starts.items()):
-        if s.state.phase[j] != Phase.STARTING or s.fleet.of(j) or s.now_s < start.not_before_s:
+        if s.state.phase[j] != Phase.STARTING or s.fleet.of(j):
             continue
         gpus = room.choose(start.spot)
         if gpus is not None and _launch_one(s, j, start.number, with_tasks(s.state, j, gpus)):
             room.give(gpus)
-
-
-def next_s(s: Situation) -> float:
-    """Seconds until the next delayed start may be tried; infinity if there is none."""
-    later = [start.not_before_s for start in s.starts.values() if start.not_before_s > s.now_s]
-    return min(later, default=float("inf")) - s.now_s
 
 
 def ask_to_stop(s: Situation, j: int) -> None:
@@ -80,13 +72,14 @@ def _launch_one(s: Situation, j: int, number: int, gpus: tuple[Gpu, ...]) -> boo
         return False  # whether it has finished cannot be known yet
     del s.starts[j]
     if story.finished:  # by itself, while it was taken off a node
-        endings.finished(s, j, None)
+        endings.finished(s, j, story.report)
         return False
-    lease = Lease(id_, number, gpus, s.command_of(id_), story.failures, s.state.specs[j].tenant)
+    tenant = s.state.specs[j].tenant
+    lease = Lease(id_, number, gpus, s.command_of(id_), story.failures, tenant, s.log_bytes(tenant))
     try:
         s.runner.launch(lease)
     except LaunchError as error:
-        endings.refused(s, j, str(error))
+        endings.refused(s, j, lease, str(error))
         return False
-    s.fleet.add(Live(lease, j, s.now_s, s.outbox.done(j), launched_s=s.now_s))
+    s.fleet.add(Live(lease, j, s.now_s, s.outbox.safe(j), launched_s=s.now_s))
     return True

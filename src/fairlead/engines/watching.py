@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fairlead.engines import endings, nodes
-from fairlead.engines.endings import one, value
+from fairlead.engines.arrays import one, value
 from fairlead.engines.fleet import Live
 from fairlead.engines.grants import believed_rate
 from fairlead.engines.leases import Condition, Sight
@@ -30,13 +30,13 @@ def watch(s: Situation, progress_s: float) -> None:
             case Condition.RUNNING:
                 _see_running(s, live, sight, progress_s)
             case Condition.NEVER_CLAIMED | Condition.QUEUED:
-                _see_waiting(s, live, sight, leaving)
+                _see_waiting(s, live, sight, leaving, look.closed)
             case _:
                 _see_end(s, live, sight)
+    nodes.note_usable(s, look)  # last: what leases gave back above must not be granted again if it cannot be used
 
 
 def _see_running(s: Situation, live: Live, sight: Sight, progress_s: float) -> None:
-    s.refusals.pop(live.job, None)
     _announce(s, live)
     if live.asked_s is not None:
         if s.now_s >= live.asked_s + live.lease.command.grace_s:
@@ -59,13 +59,15 @@ def _see_first_progress(s: Situation, live: Live, sight: Sight) -> None:
         live.launched_s = None
 
 
-def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str]) -> None:
-    """Revoke a lease that has not begun within the runner's time limits."""
+def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str], closed: frozenset[str]) -> None:
+    """Revoke a lease that has not begun within the runner's time limits, or that waits for a node that is closed."""
     queued = sight.condition is Condition.QUEUED
     if queued and any(gpu.node in leaving for gpu in live.lease.gpus):
         live.since_s = s.now_s
     capabilities = s.runner.capabilities
     patience_s = capabilities.queue_s if queued else capabilities.claim_s
+    if queued and not closed.isdisjoint(live.lease.nodes):
+        patience_s = 0.0
     if live.asked_s is None and s.now_s < live.since_s + patience_s:
         return
     if not s.runner.revoke(live.lease.key):
@@ -74,9 +76,10 @@ def _see_waiting(s: Situation, live: Live, sight: Sight, leaving: set[str]) -> N
         s.fleet.remove(live, Sight(Condition.VANISHED))
         reason = f": {sight.reason}" if sight.reason else ""
         if queued:  # others use the GPUs, so the job is not to blame
-            endings.waits_again(s, live.job, f"was queued for {patience_s:g} s{reason}")
+            how = f"was queued for {patience_s:g} s" if patience_s else "was queued for a node that takes no jobs now"
+            endings.waits_again(s, live.job, f"{how}{reason}")
         else:
-            endings.refused(s, live.job, f"nothing came up within {patience_s:g} s{reason}")
+            endings.refused(s, live.job, live.lease, f"nothing came up within {patience_s:g} s{reason}")
     else:
         _see_end(s, live, sight)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fairlead.engines import endings, nodes, starting
-from fairlead.engines.endings import one
+from fairlead.engines import endings, nodes, pausing, starting
+from fairlead.engines.arrays import one
+from fairlead.engines.renumbering import renumber_arrival
 from fairlead.engines.requests import (
     AddNode,
     Cancel,
@@ -15,6 +16,7 @@ from fairlead.engines.requests import (
     RemoveNode,
     Request,
     Resume,
+    SetLimits,
     SetPolicy,
     SetTenant,
     Submit,
@@ -33,6 +35,7 @@ def take(s: Situation, request: Request) -> bool:
         case Submit(spec, _):
             if s.outbox.position(spec.id) is None:
                 s.outbox.arrived(ev.Arrived(s.now_s, replace(spec, arrival_s=s.now_s)))
+                renumber_arrival(s, spec.id)
         case Cancel(job) | Hold(job) | Release(job):
             j = s.outbox.position(job)
             if j is not None and s.outbox.phase(j) not in ENDED:
@@ -49,6 +52,8 @@ def take(s: Situation, request: Request) -> bool:
             nodes.leave(s, node)
         case SetTenant(tenant, weight, quotas):
             s.outbox.put(ev.TenantSet(s.now_s, tenant, weight, quotas))
+        case SetLimits(tenant, limits):
+            s.outbox.put(ev.LimitsSet(s.now_s, tenant, limits))
         case SetPolicy(policy, parameters):
             s.outbox.put(ev.PolicySet(s.now_s, policy, parameters))
             return True
@@ -60,6 +65,8 @@ def _wish(s: Situation, j: int, wish: Wish) -> None:
     if wish is Release:
         if phase is Phase.HELD:
             s.outbox.put(ev.Released(s.now_s, one(j)))
+        elif j in s.state.pauses:
+            pausing.end(s, j)
         elif old is Hold:
             s.wishes[j] = Release
         return

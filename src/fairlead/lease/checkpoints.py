@@ -45,8 +45,10 @@ class Checkpoints:
         """The newest checkpoint and its description."""
         for key in sorted(self._saved(), reverse=True):
             folder = self._path(key)
-            with suppress(OSError, ValueError):
-                return folder, json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            with suppress(OSError, ValueError, RecursionError):
+                about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+                if isinstance(about, dict):
+                    return folder, about
         return None, {}
 
     def save(self, write: Callable[[Path], object], about: dict[str, Any]) -> Path:
@@ -89,13 +91,13 @@ class Checkpoints:
         if fence > self._number:
             raise SupersededError(
                 f"lease {fence} of this job has begun, and lease {self._number}, this one, was given up; "
-                "end this process"
+                f"end this process ({self._folder / FENCE} holds the number)"
             )
 
     def _fence(self) -> int:
         try:
             return int((self._folder / FENCE).read_text(encoding="ascii"))
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return 0
 
 

@@ -39,15 +39,23 @@ def main() -> None:
 
     for step in range(first, options.steps):
         began_s = time.monotonic()
-        probability = 1 / (1 + np.exp(-x @ weights))
-        weights -= 0.1 * x.T @ (probability - y) / len(y)
+        weights -= 0.1 * x.T @ (probabilities(x, weights) - y) / len(y)
         time.sleep(max(STEP_S - (time.monotonic() - began_s), 0.0))
         lease.report(step + 1)
         if lease.should_stop():
             print(f"stopped after step {step + 1}", flush=True)
             lease.stop(partial(save, weights, step + 1))
-    loss = -np.mean(np.log(np.where(y == 1, probability, 1 - probability)))
-    print(f"done, loss {loss:.6f}", flush=True)
+    # A job that was stopped after its last step has no step left, so nothing below may need one.
+    print(f"done, loss {loss(x, y, weights):.6f}", flush=True)
+
+
+def probabilities(x: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(1 / (1 + np.exp(-x @ weights)))
+
+
+def loss(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    probability = probabilities(x, weights)
+    return float(-np.mean(np.log(np.where(y == 1, probability, 1 - probability))))
 
 
 def save(weights: NDArray[np.float64], step: int, folder: Path) -> None:

@@ -31,6 +31,7 @@ __all__ = ["SupersededError", "Worker", "find_worker"]
 KIND = "progress/1"
 REPORT_EVERY_S = 0.2  # unless the engine sets another interval
 STOP_CHECK_S = 1.0  # between two checks of the stop file, which may be on a shared file system
+_REQUESTS = (signal.SIGTERM, signal.SIGUSR1)
 _WORK_GROWTH = 1.1  # by which the work of a rank may grow from step to step before it counts as waiting
 _IO_BASE = io.IOBase.__mro__[1]  # of all files, however they are wrapped
 _NAP_S = 0.05  # how soon a worker that waits for its emulated pace notices that it should stop
@@ -41,8 +42,11 @@ def find_worker() -> Worker | None:
     path = os.environ.get(LEASE_VARIABLE)
     if not path:
         return None
-    with open(path, encoding="utf-8") as file:
-        return Worker(json.load(file), os.environ)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return Worker(json.load(file), os.environ)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RuntimeError(f"{path} no longer describes a lease ({error!r}); the job cannot continue") from error
 
 
 class Worker:
@@ -68,13 +72,22 @@ class Worker:
         self._in_gang = int(env.get("WORLD_SIZE", "1")) > 1
         self._work_s = math.inf  # of a step of this process, without waiting for others
         self._worked_from_s = time.monotonic()
-        for number in (signal.SIGTERM, signal.SIGUSR1):
+        for number in _REQUESTS:
             with suppress(ValueError):  # only the main thread can handle signals; other threads rely on the stop file
                 signal.signal(number, self._request_stop)
-        atexit.register(self._write)
+        atexit.register(self._end)
 
     def _request_stop(self, number: int, frame: object) -> None:
         self._stop_requested = True
+
+    def _end(self) -> None:
+        """The script has ended: a request to stop comes too late, and must not change how it ended.
+
+        Finalising, an interpreter gives signals that it handles their usual meaning back, which is death.
+        """
+        for number in _REQUESTS:
+            signal.signal(number, signal.SIG_IGN)
+        self._write()
 
     def should_stop(self) -> bool:
         """Whether to stop. The stop file is for threads, and for programs whose shell forwards no signal."""

@@ -21,19 +21,22 @@ MOST_GPUS_PER_NODE = 1024
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """`count` identical nodes."""
+    """`count` identical nodes, called `<name or gpu>-1`, `-2`, ..., or exactly as `hosts` lists them."""
 
     count: int
     gpu: str
     gpus: int
     memory_gib: float | None = None
     name: str | None = None
+    hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not is_gpu_name(self.gpu):
             raise InputError(f'GPU type "{self.gpu}" is not a name; write it in lower case, such as v100 or a100-80')
         _check_whole("count", self.count, MOST_NODES)
         _check_whole("gpus", self.gpus, MOST_GPUS_PER_NODE)
+        if self.hosts and (self.name is not None or len(self.hosts) != self.count):
+            raise InputError("hosts are the names of all nodes of a group; leave out count and name")
         if self.memory_gib is None and self.gpu not in MEMORY_GIB:
             raise InputError(
                 f'the memory of GPU type "{self.gpu}" is unknown (if the name is right, add memory_gib to its nodes '
@@ -122,14 +125,13 @@ def build_cluster(groups: Sequence[NodeGroup]) -> Cluster:
         if kind not in kinds:
             kinds[kind] = len(kinds)
             labels.append(group.gpu if group.gpu not in labels else f"{group.gpu}-{group.memory:g}gib")
-        label = group.name or labels[kinds[kind]]
-        first = taken.get(label, 0) + 1
-        taken[label] = first + group.count - 1
-        names += [f"{label}-{i}" for i in range(first, first + group.count)]
+        names += group.hosts or _numbered(group.name or labels[kinds[kind]], group.count, taken)
         node_type += [kinds[kind]] * group.count
         node_gpus += [group.gpus] * group.count
     if len(set(names)) != len(names):
-        raise InputError("two nodes of the cluster have the same name; give every named group a different name")
+        raise InputError(
+            "two nodes of the cluster have the same name; give every group a different name, and list a host once"
+        )
     return Cluster(
         types=tuple(labels),
         gpu=tuple(gpu for gpu, _ in kinds),
@@ -138,6 +140,13 @@ def build_cluster(groups: Sequence[NodeGroup]) -> Cluster:
         node_type=np.array(node_type, dtype=np.int64),
         node_gpus=np.array(node_gpus, dtype=np.int64),
     )
+
+
+def _numbered(label: str, count: int, taken: dict[str, int]) -> list[str]:
+    """The next names of nodes with this label; `taken` counts those before."""
+    first = taken.get(label, 0) + 1
+    taken[label] = first + count - 1
+    return [f"{label}-{i}" for i in range(first, first + count)]
 
 
 def with_node(cluster: Cluster, name: str, group: NodeGroup) -> Cluster:

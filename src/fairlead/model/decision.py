@@ -38,3 +38,6 @@ class Decision:
     solver: str
     why: Why | None = None  # None = not requested
     trials: tuple[int, ...] = ()  # jobs of new models that run to be measured, from now on or still
+    # A solve was cut short by the wall clock. Nobody can repeat that: a replay uses this decision, and what the policy
+    # remembered is empty after it.
+    by_clock: bool = False

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.model.decision import Decision
 from fairlead.model.jobs import JobSpec
+from fairlead.model.limits import TenantLimits
 from fairlead.model.quotas import Quota
 
 
@@ -101,22 +103,28 @@ class Lost:
     """These jobs died with their node or can no longer be observed; `samples` survive in their checkpoints.
 
     `unfit`: they ended with an error on a type on which their model was tried, after it ran on another; it does not run
-    there.
+    there. If the loss may be the jobs' own fault, `setbacks` counts how often they came to nothing in a row, and they
+    pause until `again_s`.
     """
 
     time_s: float
     jobs: IntArray
     samples: FloatArray
     unfit: bool = False
+    reason: str = ""
+    setbacks: int = 0
+    again_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The engine did not carry out the command; the jobs wait again."""
+    """The engine did not carry out the command; the jobs wait again, and pause as after a loss."""
 
     time_s: float
     jobs: IntArray
     reason: str
+    setbacks: int = 0
+    again_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +146,25 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Released:
+    """These jobs are no longer on hold, or their pause is over."""
+
+    time_s: float
+    jobs: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Renumbered:
+    """From now on leases of these jobs are counted after these numbers, because some may be missing in the log."""
+
+    time_s: float
+    jobs: IntArray
+    leases: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The state forgets these jobs, which have ended. The jobs after them move up, so that later positions change."""
+
     time_s: float
     jobs: IntArray
 
@@ -197,11 +224,44 @@ class TenantSet:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """From now on this policy decides. The state ignores the event; a replay needs it."""
+    """From now on this policy decides. The state ignores the event; a replay needs it.
+
+    `instead_of` is empty if an operator chose the policy or the service started with it. Otherwise another policy could
+    not decide, and the text says which one and why.
+    """
 
     time_s: float
     policy: str
     parameters: Mapping[str, Any]
+    instead_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSet:
+    """From now on these settings apply, as in a journal's header. The state ignores the event; a replay needs it."""
+
+    time_s: float
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsSet:
+    """From now on the tenant (empty: every tenant without its own) has these limits. Decisions do not depend on them."""
+
+    time_s: float
+    tenant: str
+    limits: TenantLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """What the policy would have done on a cluster that another scheduler runs. Nothing of it is done.
+
+    The state only takes over why jobs wait; of a job that would start it shows no reason.
+    """
+
+    time_s: float
+    decision: Decision
 
 
 Event = (
@@ -218,6 +278,8 @@ Event = (
     | Cancelled
     | Held
     | Released
+    | Forgotten
+    | Renumbered
     | NodeDown
     | NodeUp
     | NodeUsable
@@ -225,4 +287,7 @@ Event = (
     | NodeRemoved
     | TenantSet
     | PolicySet
+    | SettingsSet
+    | LimitsSet
+    | Advised
 )

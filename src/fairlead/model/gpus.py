@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 
 from fairlead.model.errors import InputError
 
@@ -90,7 +90,7 @@ def canonical_gpu(text: str, aliases: Mapping[str, str] | None = None) -> str:
     return _canonical(text)
 
 
-@cache
+@lru_cache(10_000)  # names also come from strangers, so that it must not grow without bound
 def _canonical(text: str) -> str:
     slug = re.sub(r"[\s_/-]+", "-", text.strip().lower()).strip("-")
     if not is_gpu_name(slug):

@@ -57,6 +57,7 @@ TABLE: dict[tuple[Phase, Step], Phase] = {
     (Phase.MOVING, Step.LOST): Phase.WAITING,
     (Phase.MOVING, Step.REFUSED): Phase.WAITING,
     (Phase.HELD, Step.RELEASE): Phase.WAITING,
+    (Phase.WAITING, Step.RELEASE): Phase.WAITING,  # its pause is over
     (Phase.HELD, Step.CANCEL): Phase.CANCELLED,
     # A job that has GPUs is held or cancelled once the engine has them back.
     **{(phase, Step.HOLD): Phase.HELD for phase in (Phase.WAITING, *HAS_GPUS)},

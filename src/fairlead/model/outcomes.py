@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from fairlead.model.arrays import NO_JOBS, FloatArray, IntArray
-from fairlead.model.units import format_duration
+from fairlead.model.units import format_duration, format_gpu_time
 from fairlead.model.words import counted
 
 
@@ -36,6 +36,9 @@ class Reason(IntEnum):
     NODE_DOWN = 9  # too few GPUs of its types are up and usable. a: GPUs of its types in all, b: most up of one type
     NEVER_FITS = 10  # no type of the cluster can run it
     MEASURING = 11  # its model is new to its tenant. a: GPU types on which it was measured, b: types that are left
+    BACK_OFF = 12  # it pauses before it is started again. a: starts in a row that came to nothing, b: when it may start
+    # Running jobs may not be pre-empted for it now. a: GPU-seconds that this cost in the last hour, b: at most
+    PREEMPTION_LIMIT = 13
 
     @property
     def code(self) -> str:
@@ -47,34 +50,43 @@ REASON_OF_CODE = {code: reason for reason, code in _CODES.items()}
 
 
 def sentence(reason: Reason, wanted: int, free: int, a: float, b: float, since_s: float) -> str | None:
-    """The reason in words, with its numbers as `Outcomes` has them, decided at `since_s`; None where there is none."""
+    """The reason in words, with its numbers as `Outcomes` has them; None where there is none.
+
+    The numbers are those of the decision at `since_s`, which may be old: sentences with numbers are in the past tense.
+    """
     gpus = counted(wanted, "GPU")
     match reason:
         case Reason.CAPACITY:
-            return f"it asks for {gpus} of one type, and {free} are free"
+            return f"it asks for {gpus} of one type, and {free} were free"
         case Reason.FRAGMENTED:
-            return f"{counted(free, 'GPU')} of a type are free, and no node has more than {a:g} of the {gpus} wanted"
+            return f"{counted(free, 'GPU')} of a type were free, and no node had more than {a:g} of the {gpus} wanted"
         case Reason.SHARE:
-            return f"the share that it draws on is {a:.3g} GPUs, of which {b:g} are held now; its turn will come"
+            return f"the share that it draws on is {a:.3g} GPUs, of which {b:g} were held; its turn will come"
         case Reason.ORDER if free >= wanted:
-            return f"the policy gave it none of the {free} GPUs that are free"
+            return f"the policy gave it none of the {free} GPUs that were free"
         case Reason.ORDER:
-            return f"the policy serves other jobs first, which hold {b:g} of the GPUs it could use"
+            return f"the policy served other jobs first, which held {b:g} of the GPUs it could use"
         case Reason.QUOTA:
-            return f"its tenant holds {a:g} of the {b:g} GPUs of the type that it may hold"
+            return f"its tenant held {a:g} of the {b:g} GPUs of the type that it may hold"
         case Reason.HELD:
             return "its owner put it on hold"
         case Reason.WINDOW:
             return f"the policy considered {counted(round(a), 'job')} before it"
         case Reason.MIN_RUN:
             wait = format_duration(max(b - since_s, 0.0))
-            return f"jobs that started a moment ago hold {a:g} of the GPUs it could use; the first may move in {wait}"
+            return f"jobs that had just started held {a:g} of the GPUs it could use; the first could move after {wait}"
         case Reason.NODE_DOWN:
-            return f"it asks for {gpus} of one type, and {b:g} are on nodes that are up"
+            return f"it asks for {gpus} of one type, and {b:g} were on nodes that were up"
         case Reason.NEVER_FITS:
             return f"no GPU type of this cluster can run it on {gpus}"
         case Reason.MEASURING:
             return f"its model is new and is measured first; {round(b)} of {counted(round(a + b), 'GPU type')} left"
+        case Reason.BACK_OFF:
+            wait = format_duration(max(b - since_s, 0.0))
+            return f"{counted(round(a), 'start')} in a row came to nothing; the next one is {wait} after the last"
+        case Reason.PREEMPTION_LIMIT:
+            cost = f"{format_gpu_time(a)} of at most {format_gpu_time(b)}"
+            return f"running jobs would have had to stop for it, and in an hour that had cost {cost}"
         case Reason.UNDECIDED:
             return None
 
@@ -92,7 +104,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """The waiting jobs whose reason changed in a decision, by permanent position, ascending."""
+    """The waiting jobs whose reason changed in a decision, by position in the state, ascending."""
 
     job: IntArray
     reason: IntArray  # of `Reason`

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T", bound="DataclassInstance")
 SUBMITTED = "submitted"  # acknowledged, but not yet accepted by the scheduler
+OWN_ID = "j([1-9][0-9]{0,8}-)?[1-9][0-9]{0,17}"  # j12, or j2-12 in the second incarnation of a store
+JOB_ID = f"({OWN_ID}|[1-9][0-9]{{0,17}}(_[0-9]{{1,9}})?)"  # or that of Slurm: 12, or 12_3 for a task of an array
 PHASE_NAMES = tuple(phase.name.lower() for phase in Phase)  # by number
 ENDED_PHASES = tuple(PHASE_NAMES[phase] for phase in ENDED)
 PUBLIC_PHASES = (SUBMITTED, *PHASE_NAMES)
@@ -74,6 +76,11 @@ class PublicJob:
             "Why it waits, is on hold or failed: for a job that waits a stable code, a colon and a sentence."
         )
     )
+    position: int | None = field(
+        metadata=_shown(
+            "Its place among all waiting jobs in order of arrival, from 1; null: it does not wait.", "place"
+        )
+    )
     gpus: int = field(metadata=_shown("GPUs at its reference width.", "GPUs"))
     progress: JobProgress | None = field(
         metadata=_shown("How far it is; null until the scheduler has taken it.", "progress")
@@ -86,7 +93,11 @@ class PublicJob:
     widths: tuple[int, ...] = field(metadata=_shown("All GPU counts that it can run on."))
     types: tuple[str, ...] = field(metadata=_shown("GPU types that it may use; empty: any that has the memory."))
     weight: float = field(metadata=_shown("Its weight among its tenant's jobs."))
-    leases: int = field(metadata=_shown("How often it was started."))
+    leases: int = field(
+        metadata=_shown(
+            "The number of its newest lease: how often it was started, or from the next thousand on after a restore."
+        )
+    )
     restarts: int = field(metadata=_shown("How often it was started again after it had run."))
     exit_code: int | None = field(metadata=_shown("Its exit code, once it has finished or failed."))
 
@@ -125,7 +136,13 @@ class JobFacts:
 
 
 def public_job(
-    name: str, submitted_s: float, spec: JobSpec, facts: JobFacts | None, exit_code: int | None, now_s: float
+    name: str,
+    submitted_s: float,
+    spec: JobSpec,
+    facts: JobFacts | None,
+    exit_code: int | None,
+    now_s: float,
+    position: int | None = None,
 ) -> PublicJob:
     """The row at `now_s`; `facts` is None until the scheduler has accepted the job."""
     phase = SUBMITTED if facts is None else facts.phase
@@ -136,6 +153,7 @@ def public_job(
         phase=phase,
         held=None if facts is None else _held(facts),
         reason=(facts.reason or None) if facts is not None and phase in _HAS_REASON else None,
+        position=position,
         gpus=spec.gpus,
         progress=None if facts is None else _progress(facts, spec.steps, now_s),
         submitted_s=submitted_s,
@@ -161,13 +179,14 @@ def read_public_job(document: Mapping[str, Any]) -> PublicJob:
     """The row as the API sent it; fields that this version does not know are ignored."""
     parts: dict[str, Any] = {}
     if document.get("held") is not None:
-        parts["held"] = _read(HeldGpus, document["held"])
+        parts["held"] = read_fields(HeldGpus, document["held"])
     if document.get("progress") is not None:
-        parts["progress"] = _read(JobProgress, document["progress"])
-    return _read(PublicJob, {**document, **parts})
+        parts["progress"] = read_fields(JobProgress, document["progress"])
+    return read_fields(PublicJob, {**document, **parts})
 
 
-def _read(kind: type[_T], document: Mapping[str, Any]) -> _T:
+def read_fields(kind: type[_T], document: Mapping[str, Any]) -> _T:
+    """The fields of a row in a document of the service; others are ignored."""
     names = [one.name for one in fields(kind)]
     missing = [name for name in names if name not in document]
     if missing:

@@ -14,8 +14,9 @@ from typing import Any, Generic, TypeVar
 from fairlead.model.allocation import Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.cluster import Cluster
+from fairlead.model.pre_emption import Charge
 from fairlead.model.quotas import Quotas
-from fairlead.model.trial_jobs import TrialJob, WaitsForTrials
+from fairlead.model.trial_jobs import CheckJob, TrialJob, WaitsForTrials
 
 # rate_at(position in the view, type, GPUs, nodes) -> samples per second if the job ran like that
 RateAt = Callable[[int, int, int, int], float]
@@ -47,7 +48,8 @@ class View:
     type_speed: FloatArray  # t  one speed for all jobs: geometric mean over models, the fastest type is 1
     tenant_weight: FloatArray  # u
     width_sets: Sequence[tuple[int, ...]]
-    job: IntArray  # j  the job's permanent position, ascending
+    job: IntArray  # j  the job's permanent number, ascending: names it across rounds, in memories and ties
+    position: IntArray  # j  its position in the state, which is valid for this decision only
     spots: Mapping[int, Spot]  # j -> current spot, for jobs that hold GPUs
     rate_at: RateAt
     rate_on: Callable[[int, Spot], float]  # (position in the view, spot) -> samples per second there
@@ -57,7 +59,9 @@ class View:
     trial_jobs: tuple[
         TrialJob, ...
     ] = ()  # jobs of new models to be measured, in order of arrival; policies ignore them
+    check_jobs: tuple[CheckJob, ...] = ()  # one for each tenant and model, in order of arrival; policies ignore them
     waiting_for_trials: tuple[WaitsForTrials, ...] = ()  # they are not among the rows
+    pre_empted: tuple[Charge, ...] = ()  # what pre-emption has cost in the last hour; policies ignore it
     pinned: BoolArray | None = None  # j  jobs that keep what they hold, for policies that grant or place; None = no job
 
     tenant = Column[IntArray]()  # j
@@ -67,10 +71,12 @@ class View:
     # j  jobs with the same model and the same number have equal rates everywhere; 0: the table's, nothing was measured
     measured_group = Column[IntArray]()
     arrival_s = Column[FloatArray]()  # j
-    weight = Column[FloatArray]()  # j
+    # j  among all jobs: tenants count by their weights, jobs inside a tenant by their own
+    weight = Column[FloatArray]()
     width = Column[IntArray]()  # j  GPUs at the reference width
     width_set = Column[IntArray]()  # j  index into `width_sets`: every GPU count that the job can run on
     relaxed = Column[BoolArray]()  # j  may mix types
+    exact_nodes = Column[IntArray]()  # j  nodes that it needs, with equally many GPUs on each; 0 = any number
     # j,t  samples/s at the reference width if the job gets the type now, 0 = cannot run there: the speed of its spot
     # where it already holds the type, spread or not, and elsewhere on the fewest nodes. For choosing where to run.
     # Where jobs of its tenant and model have reported, all rates are as measured.

@@ -1,11 +1,15 @@
-"""Words in messages: suggestions for mistyped words, and counts with their nouns."""
+"""Words in messages: suggestions for mistyped words, pairs, counts with their nouns, and text that is safe to print."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from fairlead.model.errors import InputError
 
+# Characters that a terminal obeys instead of showing: control characters other than tab and line feed, those that change
+# the direction of text, and halves of characters, which cannot be printed at all.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 FEW, MANY = 6, 40  # known words listed next to a suggestion, and without one
 
 
@@ -31,6 +35,24 @@ def choose(what: str, word: str, known: Iterable[str]) -> str:
     return word
 
 
+def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:
+    """Words such as `a=1` of an option as a mapping."""
+    values: dict[str, str] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise InputError(f'{option} "{pair}" is not NAME=VALUE')
+        if name in values:
+            raise InputError(f"{option} {name} appears twice")
+        values[name] = value
+    return values
+
+
 def counted(count: int, noun: str) -> str:
     """The count with its noun: `1 job`, `2 jobs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def printable(text: str) -> str:
+    r"""The text for a terminal: characters that it would obey are shown as escapes such as \x1b."""
+    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

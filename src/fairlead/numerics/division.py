@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
@@ -22,28 +24,35 @@ def best_division(price: FloatArray, d: IntArray, free: IntArray) -> IntArray:
 
     r are the GPUs of each type that the first k jobs may use. Ties go to no GPUs, then to the earlier type.
     """
-    best = np.zeros((len(d) + 1, *(free + 1)))  # k,r
-    for k in range(len(d)):
-        best[k + 1] = best[k]
-        for i, here, there in _shifts(int(d[k]), free, price[k]):
-            np.minimum(best[k + 1][here], best[k][there] + price[k, i], out=best[k + 1][here])
-    type_of, left = np.full(len(d), NO_TYPE), free.copy()
-    for k in reversed(range(len(d))):
-        if best[(k + 1, *left)] == best[(k, *left)]:
+    shifts = [_shifts(width, free.tolist(), row) for width, row in zip(d.tolist(), price.tolist(), strict=True)]
+    able = [k for k, ways in enumerate(shifts) if ways]  # the others get no GPUs, whatever is left
+    best = np.zeros((len(able) + 1, *(free + 1)))  # k,r
+    for step, k in enumerate(able):
+        before, after = best[step], best[step + 1]
+        after[...] = before
+        for _, cost, here, there in shifts[k]:
+            np.minimum(after[here], before[there] + cost, out=after[here])
+    type_of, left = np.full(len(d), NO_TYPE), tuple(free.tolist())
+    for step, k in reversed(list(enumerate(able))):
+        if best[(step + 1, *left)] == best[(step, *left)]:
             continue
-        for i, _, _ in _shifts(int(d[k]), left, price[k]):
-            rest = left.copy()
-            rest[i] -= d[k]
-            if best[(k + 1, *left)] == best[(k, *rest)] + price[k, i]:
+        width = int(d[k])
+        for i, cost, _, _ in shifts[k]:
+            rest = (*left[:i], left[i] - width, *left[i + 1 :])
+            if rest[i] >= 0 and best[(step + 1, *left)] == best[(step, *rest)] + cost:
                 type_of[k], left = i, rest
                 break
     return type_of
 
 
-def _shifts(d: int, free: IntArray, price: FloatArray) -> list[tuple[int, tuple[slice, ...], tuple[slice, ...]]]:
-    """For each type with room and a price for d more GPUs: the entries of r that have them, and r without them."""
-    shifts = []
-    for i in np.flatnonzero((free >= d) & np.isfinite(price)).tolist():
-        before, after = (slice(None),) * i, (slice(None),) * (len(free) - i - 1)
-        shifts.append((i, (*before, slice(d, None), *after), (*before, slice(None, -d), *after)))
+_Shift = tuple[int, float, tuple[slice, ...], tuple[slice, ...]]
+
+
+def _shifts(d: int, free: list[int], price: list[float]) -> list[_Shift]:
+    """Each type with room and a price for d more GPUs: the price, the entries of r that have them, and r without them."""
+    shifts: list[_Shift] = []
+    for i, (room, cost) in enumerate(zip(free, price, strict=True)):
+        if room >= d and math.isfinite(cost):
+            before, after = (slice(None),) * i, (slice(None),) * (len(free) - i - 1)
+            shifts.append((i, cost, (*before, slice(d, None), *after), (*before, slice(None, -d), *after)))
     return shifts

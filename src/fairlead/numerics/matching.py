@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from fairlead.numerics.compiled import compiled
 
 
-@njit(cache=True)
+@compiled
 def match(cost):
     """The column of each row at the least total cost, each column used at most once. Needs rows <= columns."""
     rows, columns = cost.shape

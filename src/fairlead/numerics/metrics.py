@@ -85,48 +85,41 @@ def isolated_end_s(
     """
     usable = np.where(rate > 0, capacity, 0.0)  # j,t
     strength = (rate * usable).sum(axis=1)  # j  A_j
-    need = samples / np.where(strength > 0, strength, 1.0)  # j  in units of the clock
-    keys = list(zip(width.tolist(), usable.sum(axis=1).tolist(), strict=True))
-    clocks: dict[tuple[int, float], _Clock] = {key: _Clock(*key) for key in set(keys)}
-    end_s = np.full(len(samples), np.nan)
-    order = np.lexsort((np.arange(len(samples)), arrival_s)).tolist()
-    now_s, active, arrived = 0.0, 0, 0
-    while arrived < len(order) or active:
-        next_arrival_s = float(arrival_s[order[arrived]]) if arrived < len(order) else math.inf
-        first = min((clock for clock in clocks.values() if clock.ends), key=lambda c: c.next_s(active), default=None)
-        wait_s = first.next_s(active) if first is not None else math.inf
-        if first is not None and now_s + wait_s <= next_arrival_s:
-            for clock in clocks.values():
-                clock.move(wait_s, active)
+    need = (samples / np.where(strength > 0, strength, 1.0)).tolist()  # j  in units of the clock
+    kinds = list(zip(width.tolist(), usable.sum(axis=1).tolist(), strict=True))  # j  (d, M)
+    clocks = {kind: c for c, kind in enumerate(sorted(set(kinds)))}
+    shown = [0.0] * len(clocks)  # c  what each clock shows
+    ends: list[list[tuple[float, int]]] = [[] for _ in clocks]  # c  heaps of what it shows when a job ends, and the job
+    next_ends = [math.inf] * len(clocks)  # c  the first of them
+    speeds = [[0.0] * len(clocks)]  # n,c
+    end_s = np.full(len(need), np.nan)
+    order = np.lexsort((np.arange(len(need)), arrival_s))[::-1]
+    coming = list(zip(arrival_s[order].tolist(), order.tolist(), strict=True))  # the next job last
+    now_s, active = 0.0, 0
+    while coming or active:
+        if active == len(speeds):
+            speeds.append([min(1.0 / (active * d), 1.0 / max(gpus, 1.0)) for d, gpus in clocks])
+        speed = speeds[active]
+        waits = [(end - at) / v for end, at, v in zip(next_ends, shown, speed, strict=True)] if active else [math.inf]
+        soonest_s = min(waits)
+        wait_s = max(soonest_s, 0.0)
+        next_s = coming[-1][0] if coming else math.inf
+        is_end = active > 0 and now_s + wait_s <= next_s
+        if not is_end:
+            wait_s = next_s - now_s
+        shown = [at + wait_s * v for at, v in zip(shown, speed, strict=True)]
+        if is_end:
             now_s += wait_s
-            end_s[heapq.heappop(first.ends)[1]] = now_s
+            c = waits.index(soonest_s)
+            end_s[heapq.heappop(ends[c])[1]] = now_s
             active -= 1
         else:
-            for clock in clocks.values():
-                clock.move(next_arrival_s - now_s, active)
-            now_s, j = next_arrival_s, order[arrived]
-            heapq.heappush(clocks[keys[j]].ends, (clocks[keys[j]].time + float(need[j]), j))
-            arrived += 1
+            now_s, j = coming.pop()
+            c = clocks[kinds[j]]
+            heapq.heappush(ends[c], (shown[c] + need[j], j))
             active += 1
+        next_ends[c] = ends[c][0][0] if ends[c] else math.inf
     return end_s
-
-
-class _Clock:
-    """Service received by every active job of one (width, usable GPUs) class."""
-
-    def __init__(self, width: int, usable: float) -> None:
-        self.time = 0.0
-        self.ends: list[tuple[float, int]] = []
-        self._width, self._usable = width, max(usable, 1.0)
-
-    def _speed(self, active: int) -> float:
-        return min(1.0 / (active * self._width), 1.0 / self._usable) if active else 0.0
-
-    def next_s(self, active: int) -> float:
-        return max(self.ends[0][0] - self.time, 0.0) / self._speed(active)
-
-    def move(self, seconds: float, active: int) -> None:
-        self.time += seconds * self._speed(active)
 
 
 def jain(values: FloatArray) -> Statistic:

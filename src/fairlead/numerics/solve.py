@@ -16,6 +16,7 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
+from fairlead.numerics.solve_clock import current_clock
 
 TOLERANCE = 1e-7  # HiGHS's default: by how much a bound, a row or a reduced cost may be violated
 BASIC = 1  # HiGHS's code for a basic variable
@@ -42,7 +43,8 @@ class LinearProgram:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """When a solve gives up. Simulations count work and never read the clock; `seconds` is for live use.
+    """When a solve gives up. Simulations count work and never read the clock; `seconds` is for live use, where a
+    `SolveClock` limits all solves of a decision together.
 
     `iterations` limits the simplex iterations of continuous programs, `nodes` limits mixed-integer programs.
     """
@@ -70,7 +72,7 @@ class Optimal:
     objective: float
     row_dual: FloatArray  # r  growth of the minimum per unit of the row's binding bound; NaN for whole-number programs
     reduced_cost: FloatArray  # c  the same for the column's binding bound
-    basis: Basis | None  # None from an open model, which keeps its own basis, and for whole-number programs
+    basis: Basis | None  # None unless it was asked for: an open model keeps its own
     iterations: int
 
 
@@ -103,17 +105,19 @@ def solve(
     *,
     gap: float = 1e-6,
     tolerance: float = TOLERANCE,
+    keep_basis: bool = False,
 ) -> Outcome:
     """Solve a program once.
 
-    `basis` warm-starts a continuous program; `gap` is the relative gap that a mixed-integer program may leave.
+    `basis` warm-starts a continuous program, and `keep_basis` returns the one in which it ended, which takes as long as
+    a small solve; `gap` is the relative gap that a mixed-integer program may leave.
     """
     if not len(program.cost):
         return _without_columns(program)
     presolve = basis is None and len(program.value) >= PRESOLVE_FROM
     model = Model(program, basis, gap=gap, tolerance=tolerance, presolve=presolve)
     outcome = model.solve(limit)
-    if isinstance(outcome, Optimal) and program.whole is None:
+    if keep_basis and isinstance(outcome, Optimal) and program.whole is None:
         return replace(outcome, basis=model.basis())
     return outcome
 
@@ -174,6 +178,9 @@ class Model:
 
         `primal` is faster after a change of costs alone; changes of rows and bounds leave the last basis dual feasible.
         """
+        clock = current_clock()
+        if clock is not None:
+            limit = replace(limit, seconds=clock.seconds(limit.seconds))
         if self._limits != (primal, limit) or limit.seconds is not None:
             self._set_limits(limit, primal)
         if self._highs.run() == self._highspy.HighsStatus.kError:
@@ -317,6 +324,9 @@ class Model:
         if status == kind.kOptimal:
             return self._optimal()
         if status in (kind.kTimeLimit, kind.kIterationLimit, kind.kSolutionLimit):
+            clock = current_clock()
+            if clock is not None and status == kind.kTimeLimit:
+                clock.cut_short = True
             return self._stopped()
         if status == kind.kInfeasible:
             return Infeasible()

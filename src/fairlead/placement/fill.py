@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 
-_CHUNK = 512  # jobs that are processed before those that no longer fit are dropped together
+_CHUNK = 128  # jobs whose best types are found together
 
 
 def fill_in_order(
@@ -20,32 +20,29 @@ def fill_in_order(
     left: list[int] = free.tolist()
     jobs: list[int] = []
     types: list[int] = []
-    waiting = order
-    while waiting.size:
-        _fill(waiting[:_CHUNK], width, liking, left, jobs, types)
-        waiting = waiting[_CHUNK:]
-        waiting = waiting[width[waiting] <= max(left)]
-        waiting = waiting[((width[waiting, None] <= left) & (liking[waiting] > 0)).any(axis=1)]
+    for begin in range(0, order.size, _CHUNK):
+        if not any(left):
+            break
+        chunk = order[begin : begin + _CHUNK]
+        liked = np.where(width[chunk, None] <= left, liking[chunk], 0.0)  # j,t
+        fits = liked.max(axis=1) > 0
+        chunk, best = chunk[fits], liked[fits].argmax(axis=1)
+        for j, w, t in zip(chunk.tolist(), width[chunk].tolist(), best.tolist(), strict=True):
+            if left[t] < w:  # an earlier job of the chunk has taken it
+                t = _best_with_room(liking[j].tolist(), w, left)
+                if t < 0:
+                    continue
+            left[t] -= w
+            jobs.append(j)
+            types.append(t)
     filled = np.array(jobs, dtype=np.int64)
     return filled, np.array(types, dtype=np.int64), width[filled]
 
 
-def _fill(
-    chunk: IntArray, width: IntArray, liking: FloatArray, left: list[int], jobs: list[int], types: list[int]
-) -> None:
-    liked = liking[chunk]
-    best_first = (-liked).argsort(axis=1, kind="stable")
-    unused = sum(left)
-    rows = zip(chunk.tolist(), width[chunk].tolist(), best_first.tolist(), liked.tolist(), strict=True)
-    for j, w, ranked, likes in rows:
-        for t in ranked:
-            if likes[t] <= 0:
-                break
-            if left[t] >= w:
-                left[t] -= w
-                unused -= w
-                jobs.append(j)
-                types.append(t)
-                break
-        if not unused:
-            break
+def _best_with_room(liked: list[float], width: int, left: list[int]) -> int:
+    """The preferred type with `width` GPUs left; -1 if there is none."""
+    best, most = -1, 0.0
+    for t, like in enumerate(liked):
+        if like > most and left[t] >= width:
+            best, most = t, like
+    return best

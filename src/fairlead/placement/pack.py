@@ -50,12 +50,20 @@ def strict(view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]:
     return _place(view, grants, pinned, _compact, gather=False, fewest=True)
 
 
+def whole(view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]:
+    """Like `strict`, and a gang that is wider than a node has its nodes to itself (SOSP 2023).
+
+    The GPUs that it leaves over on them stay idle.
+    """
+    return _place(view, grants, pinned, _compact, gather=False, fewest=True, alone=True)
+
+
 def scatter(view: View, grants: Grants, pinned: BoolArray) -> dict[int, Spot]:
     """Place gangs without regard to nodes, to measure the benefit of packing."""
     return _place(view, grants, pinned, _scattered, gather=False)
 
 
-PLACERS: dict[str, Placer] = {"pack": pack, "keep": keep, "strict": strict, "scatter": scatter}
+PLACERS: dict[str, Placer] = {"pack": pack, "keep": keep, "strict": strict, "whole": whole, "scatter": scatter}
 
 _Choose = Callable[[Pool, int, int, Spot], Spot]  # (pool, type, GPUs, last spot of the job) -> its spot
 
@@ -69,7 +77,14 @@ def _scattered(pool: Pool, type_: int, gpus: int, last: Spot) -> Spot:
 
 
 def _place(
-    view: View, grants: Grants, pinned: BoolArray, choose: _Choose, *, gather: bool, fewest: bool = False
+    view: View,
+    grants: Grants,
+    pinned: BoolArray,
+    choose: _Choose,
+    *,
+    gather: bool,
+    fewest: bool = False,
+    alone: bool = False,
 ) -> dict[int, Spot]:
     mixing = jobs_that_mix(grants)
     stays = _stays(view, grants, mixing)  # entries
@@ -82,8 +97,13 @@ def _place(
         return {}
     changed: dict[int, Spot] = dict.fromkeys(leaving, NOWHERE)
     pool = Pool(view.cluster, free_after(view.node_free, given_back=[view.spots[j] for j in leaving]))
+    if alone:
+        _close_nodes(view, pool, kept)
     for gpus, j, t in _in_order(view, grants, ~stays):
-        spot = choose(pool, t, gpus, view.last_spot(j))
+        on_whole_nodes = alone and gpus > view.cluster.largest_node[t]
+        spot = pool.place_alone(t, gpus) if on_whole_nodes else choose(pool, t, gpus, view.last_spot(j))
+        if not spot and alone:
+            continue  # GPUs that it was granted are left over next to other gangs, or no node is empty
         if not spot:
             raise BrokenInvariantError("more GPUs were granted than the nodes of the type have free")
         runs = len(spot) == 1 or j in mixing or view.rate_on(j, spot)
@@ -104,6 +124,12 @@ def _place(
         else:
             pool.give_back(better)
     return changed
+
+
+def _close_nodes(view: View, pool: Pool, kept: IntArray) -> None:
+    """Take what is free next to gangs on several nodes."""
+    for j in kept[view.held_nodes[kept] > 1].tolist():
+        pool.take(tuple((node, pool.free[node]) for node, _ in view.spots[j]))
 
 
 def _would_pay(view: View, spread: list[int]) -> list[int]:

@@ -58,6 +58,35 @@ class Pool:
             gpus -= count
         return tuple(sorted(spot))
 
+    def place_evenly(self, type_: int, gpus: int, nodes: int, last: Spot = NOWHERE) -> Spot:
+        """Take equally many GPUs on exactly this many nodes, the fullest that fit; NOWHERE if there are too few.
+
+        Nodes of `last` are preferred among equally full ones.
+        """
+        each, before = gpus // nodes, {node for node, _ in last}
+        fit = [n for n in self._cluster.nodes_of[type_] if self.free[n] >= each]
+        if len(fit) < nodes:
+            return NOWHERE
+        fit.sort(key=lambda n: (self.free[n], n not in before, n))
+        spot = tuple(sorted((node, each) for node in fit[:nodes]))
+        self.take(spot)
+        return spot
+
+    def place_alone(self, type_: int, gpus: int) -> Spot:
+        """Take as few empty nodes as can hold the gang, with all their GPUs; NOWHERE if too few are empty."""
+        nodes = [n for n in sorted(self._cluster.nodes_of[type_]) if self.free[n] == self._cluster.node_gpus[n]]
+        nodes.sort(key=lambda n: -self.free[n])
+        spot = list[tuple[int, int]]()
+        for node in nodes:
+            if gpus <= 0:
+                break
+            spot.append((node, min(gpus, self.free[node])))
+            gpus -= self.free[node]
+        if gpus > 0:
+            return NOWHERE
+        self.take(tuple((node, self.free[node]) for node, _ in spot))
+        return tuple(sorted(spot))
+
     def scatter(self, type_: int, gpus: int) -> Spot:
         """Take GPUs one by one from the node with the most left, as if nodes did not matter."""
         shelves = self._shelves_of(type_)

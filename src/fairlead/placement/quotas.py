@@ -148,6 +148,9 @@ class _QuotaRoom:
 
     def _place_where_it_runs(self, j: int, t: int, width: int) -> Spot:
         """Like a placer: a spot over several nodes on which the job does not run is no spot."""
+        exact = int(self._view.exact_nodes[j])
+        if exact:
+            return self._pool.place_evenly(t, width, exact)
         spot = self._pool.place(t, width)
         if len(spot) > 1 and not self._view.rate_on(j, spot):
             self._pool.give_back(spot)

@@ -10,9 +10,20 @@ from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
 
 
-def refill(view: View, waiting: IntArray, claim: FloatArray | IntArray, free: IntArray) -> Grants:
-    """Grants of idle GPUs by type (t) to waiting jobs, each on its fastest type with room."""
-    return Grants(*fill_in_order(refill_order(view, waiting, claim), view.width, view.rate, free))
+def refill(
+    view: View, waiting: IntArray, claim: FloatArray | IntArray, free: IntArray, *, stay: bool = False
+) -> Grants:
+    """Grants of idle GPUs by type (t) to waiting jobs, each on its fastest type with room.
+
+    With `stay`, a job that runs prefers the type that it holds: it may have the other one for a single round.
+    """
+    liking = view.rate
+    if stay:
+        running = waiting[view.held_type[waiting] >= 0]
+        cells = (running, view.held_type[running])
+        liking = liking.copy()
+        liking[cells] = np.where(liking[cells] > 0, np.inf, 0.0)
+    return Grants(*fill_in_order(refill_order(view, waiting, claim), view.width, liking, free))
 
 
 def refill_order(view: View, waiting: IntArray, claim: FloatArray | IntArray) -> IntArray:

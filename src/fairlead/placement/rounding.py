@@ -11,6 +11,7 @@ from fairlead.model.allocation import NO_GRANTS, Grants, Shares
 from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.placement.moves import held_by, joined, left_over
+from fairlead.placement.pooling import pooled
 from fairlead.placement.refill import refill
 
 # Solvers are accurate to about 1e-9; a share closer than this to a whole number is that number.
@@ -18,6 +19,10 @@ WHOLE = 1e-6
 # A job keeps its GPUs until another is owed this much more of its gang, in rounds: fewer moves at the same completion
 # times, while every owner still gets its share within 1 % after 100 rounds (docs/decisions/0003-rounding.md).
 STAY = 0.5
+# A job whose restart takes time stays longer: until its restart is this part of what it is ahead by, or it is ahead by
+# the most rounds that others are made to wait for that (docs/decisions/0216-longer-turns.md).
+RESTART_PART = 0.0125
+LONGEST_STAY = 6.0
 # Among an owner's jobs attained service counts in steps of one GPU-hour, so that they do not swap every round.
 TURN_GPU_S = 3600.0
 
@@ -50,15 +55,16 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     grant the same.
 
     credit = share + deficit. The gang that is owed the largest part of itself (credit / width) is first, where a job
-    that already holds the type counts `STAY` more; among an owner's jobs the one with the least attained service is
-    first. GPUs that are left go to jobs without any, running jobs first, then those owed most, on their fastest type,
-    and are charged like all others. GPUs that are still idle let jobs move up to a faster type without a charge. Pinned
-    jobs keep what they hold. A deficit stays within what the owner's gangs could settle, so that an owner with nothing
-    to run does not accumulate claims.
+    that already holds the type counts `stays` more, and may be that far ahead of its share; among an owner's jobs the
+    one with the least attained service is first. GPUs that are left go to jobs without any, running jobs first and
+    where they are, then those owed most, on their fastest type, and are charged like all others. GPUs that are still
+    idle let jobs move up to a faster type without a charge. Pinned jobs keep what they hold. A deficit stays within
+    what the owner's gangs could settle, so that an owner with nothing to run does not accumulate claims.
     """
     claims = owed.claims
     if claims is None or claims.shares is not shares or claims.job is not view.job:
         claims = Claims.of(view, shares)
+    shares = replace(shares, gpus=claims.gpus)
     credit = shares.gpus + owed.of(shares.owner_key, shares.gpus.shape[1])  # o,t  GPU-rounds
     kept, left = NO_GRANTS, credit.copy()
     if np.count_nonzero(pinned):
@@ -66,20 +72,27 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
         left -= _by_owner(shares, kept)
     free: list[int] = left_over(view, kept).tolist()
     waits: list[bool] = (~pinned).tolist()
+    stay = stays(view)
     if claims.one_each:
-        served = _serve_jobs(view, claims, left, free, waits)
+        served = _serve_jobs(view, claims, left, stay, free, waits)
     else:
-        served = _serve_owners(view, shares, left, free, waits)
+        served = _serve_owners(view, shares, left, stay, free, waits)
     grants = joined(kept, served)
     if any(free) and any(waits):
         waiting = np.flatnonzero(waits)
         owed_gangs = left.sum(axis=1)[shares.owner_of[waiting]] / view.width[waiting]
-        grants = joined(grants, refill(view, waiting, owed_gangs, np.array(free)))
+        grants = joined(grants, refill(view, waiting, owed_gangs, np.array(free), stay=True))
     granted = _by_owner(shares, grants)
-    owing = np.minimum(np.maximum(credit - granted, -claims.most), claims.most)
+    most = claims.most + (float(stay.max(initial=STAY)) - STAY) * claims.widest
+    owing = np.minimum(np.maximum(credit - granted, -most), most)
     owing[np.abs(owing) < WHOLE] = 0.0
     exact = not np.count_nonzero(np.abs(granted - shares.gpus) >= WHOLE)
     return _move_up(view, grants, pinned, claims.fastest), Deficits(shares.owner_key, owing, claims), exact
+
+
+def stays(view: View) -> FloatArray:
+    """j  How many rounds of its gang a job may be ahead of the others before it makes room for them."""
+    return np.clip(view.restart_s / (RESTART_PART * view.round_s), STAY, LONGEST_STAY)
 
 
 def charge(owed: Deficits, shares: Shares, more: Grants) -> Deficits:
@@ -91,10 +104,12 @@ def charge(owed: Deficits, shares: Shares, more: Grants) -> Deficits:
 class Claims:
     """What rounding derives from shares alone, before it considers deficits."""
 
-    shares: Shares
+    shares: Shares  # as the policy returned them
+    gpus: FloatArray  # o,t  the same after tenants have moved what one owner cannot use to another
     job: IntArray  # j  `job` of the view
     one_each: bool  # every owner is one job, in the same order
-    most: FloatArray  # o,1  GPU-rounds that may be owed
+    widest: IntArray  # o,1  width of the owner's widest gang
+    most: FloatArray  # o,1  GPU-rounds that may be owed if no job stays longer than `STAY`
     fastest: FloatArray  # j  rate on the best type and the fewest nodes, which does not change when jobs move
     # Cells (owner, type) with a share on which the job runs, if every owner is one job.
     cells: IntArray  # c  in the table of shares, row by row
@@ -105,14 +120,28 @@ class Claims:
 
     @classmethod
     def of(cls, view: View, shares: Shares) -> Claims:
-        one_each = _one_each(shares)
-        most = (shares.gpus.sum(axis=1) + 2 * _widest(view, shares, one_each))[:, None]
+        one_each, divided = _one_each(shares), shares
+        if not one_each:
+            shares = replace(shares, gpus=pooled(view, shares))
+        widest = _widest(view, shares, one_each)[:, None]
+        most = shares.gpus.sum(axis=1)[:, None] + 2 * widest
         cells = ((shares.gpus > WHOLE) & (view.rate > 0)).ravel().nonzero()[0] if one_each else NO_JOBS
         jobs, types = np.divmod(cells, shares.gpus.shape[1])
         width = view.width[jobs]
         rows = list(zip(jobs.tolist(), types.tolist(), width.tolist(), strict=True))
         return cls(
-            shares, view.job, one_each, most, view.ideal_rate.max(axis=1, initial=0.0), cells, types, jobs, width, rows
+            divided,
+            shares.gpus,
+            view.job,
+            one_each,
+            widest,
+            most,
+            view.ideal_rate.max(axis=1, initial=0.0),
+            cells,
+            types,
+            jobs,
+            width,
+            rows,
         )
 
 
@@ -163,15 +192,19 @@ def _widest(view: View, shares: Shares, one_each: bool) -> IntArray:
     return widest
 
 
-def _serve_jobs(view: View, claims: Claims, credit: FloatArray, free: list[int], waits: list[bool]) -> Grants:
+def _serve_jobs(
+    view: View, claims: Claims, credit: FloatArray, stay: FloatArray, free: list[int], waits: list[bool]
+) -> Grants:
     """Grants where every owner is one job: serving one changes no other claim, so one sort gives the order."""
     owed = credit.ravel().take(claims.cells)  # c
-    part = owed / claims.width + STAY * (view.held_type.take(claims.jobs) == claims.types)
-    part[owed <= WHOLE] = -np.inf
+    held = view.held_type.take(claims.jobs) == claims.types  # c
+    part = owed / claims.width + stay.take(claims.jobs) * held
+    eligible = np.where(held, part, owed) > WHOLE
+    part[~eligible] = -np.inf
     order = (-part).argsort(kind="stable")  # ties: the earlier job, then the earlier type
     served: list[int] = []  # c
     unused = sum(free)
-    for c in order[: np.count_nonzero(owed > WHOLE)].tolist():
+    for c in order[: np.count_nonzero(eligible)].tolist():
         j, t, w = claims.rows[c]
         if waits[j] and w <= free[t]:
             free[t] -= w
@@ -184,10 +217,12 @@ def _serve_jobs(view: View, claims: Claims, credit: FloatArray, free: list[int],
     return Grants(claims.jobs.take(at), claims.types.take(at), claims.width.take(at))
 
 
-def _serve_owners(view: View, shares: Shares, credit: FloatArray, free: list[int], waits: list[bool]) -> Grants:
+def _serve_owners(
+    view: View, shares: Shares, credit: FloatArray, stay: FloatArray, free: list[int], waits: list[bool]
+) -> Grants:
     """Grants where owners have several jobs: after each gang the owner claims what it is still owed, in `credit`."""
-    queues = _Queues(view, shares.owner_of, waits)
-    owners, types = np.nonzero((credit > WHOLE) & (shares.gpus > WHOLE))
+    queues = _Queues(view, shares.owner_of, stay, waits)
+    owners, types = np.nonzero((shares.gpus > WHOLE) & ((credit > WHOLE) | queues.held_cells(shares)))
     cells = zip(owners.tolist(), types.tolist(), strict=True)
     claims = [claim for o, t in cells if (claim := queues.claim(o, t, credit, free[t]))]
     claims.sort()
@@ -213,8 +248,10 @@ _Claim = tuple[float, int, int, int]  # part of the gang that is owed, -owner, -
 class _Queues:
     """Jobs of every owner, least attained service first; at the same level of service, running jobs first."""
 
-    def __init__(self, view: View, owner_of: IntArray, waits: list[bool]) -> None:
+    def __init__(self, view: View, owner_of: IntArray, stay: FloatArray, waits: list[bool]) -> None:
         self.width: list[int] = view.width.tolist()
+        self._view = view
+        self._stay: list[float] = stay.tolist()
         self._waits = waits  # shared with the caller, which clears it as jobs are served
         self._held: list[int] = view.held_type.tolist()
         self._runs: list[list[bool]] = (view.rate > 0).tolist()
@@ -224,12 +261,19 @@ class _Queues:
         for o, j in zip(owner_of[order].tolist(), order.tolist(), strict=True):
             self._jobs_of.setdefault(o, []).append(j)
 
+    def held_cells(self, shares: Shares) -> BoolArray:
+        """o,t  Whether a job of the owner holds the type."""
+        held = np.zeros(shares.gpus.shape, dtype=np.bool_)
+        jobs = (self._view.held_type >= 0).nonzero()[0]
+        held[shares.owner_of[jobs], self._view.held_type[jobs]] = True
+        return held
+
     def claim(self, o: int, t: int, credit: FloatArray, room: int) -> _Claim | None:
-        """The owner's next job that fits on this type, with what is owed of its gang."""
+        """The owner's next job that fits on this type, with what is owed of its gang; if nothing is, one that stays."""
         left = float(credit[o, t])
-        if left <= WHOLE:
-            return None
         for j in self._jobs_of.get(o, ()):
             if self._waits[j] and self._runs[j][t] and self.width[j] <= room:
-                return (left / self.width[j] + STAY * (self._held[j] == t), -o, -t, j)
+                stays = self._stay[j] if self._held[j] == t else 0.0
+                if left / self.width[j] + stays > WHOLE and (stays or left > WHOLE):
+                    return (left / self.width[j] + stays, -o, -t, j)
         return None

@@ -10,6 +10,7 @@ from fairlead.model.words import choose
 from fairlead.policies import (
     allox,
     equal_share,
+    fairlead,
     fft,
     gandiva_fair,
     gavel,
@@ -50,11 +51,22 @@ _ALL: tuple[AnyPolicy, ...] = (
     hlas.POLICY,
     hlas_rounds.POLICY,
     sia.POLICY,
+    *fairlead.POLICIES,
 )
 
 REGISTRY: dict[str, AnyPolicy] = {policy.name: policy for policy in _ALL}
 ROUND_POLICIES: dict[str, Policy] = {policy.name: policy for policy in _ALL if not isinstance(policy, TaskPolicy)}
 TASK_POLICIES: dict[str, TaskPolicy] = {policy.name: policy for policy in _ALL if isinstance(policy, TaskPolicy)}
+
+
+def register(policy: AnyPolicy) -> None:
+    """Make a user's own policy known to this process, by its name."""
+    if REGISTRY.setdefault(policy.name, policy) is not policy:
+        raise InputError(f'there is another policy "{policy.name}"; change the name of yours')
+    if isinstance(policy, TaskPolicy):
+        TASK_POLICIES[policy.name] = policy
+    else:
+        ROUND_POLICIES[policy.name] = policy
 
 
 def find_policy(name: str) -> AnyPolicy:

@@ -9,6 +9,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.view import View
 from fairlead.placement.moves import held_by, left_over
 from fairlead.policies.policy import Knows, RoundPolicy
+from fairlead.policies.ranges import FLAG
 from fairlead.policies.type_queues import TypeQueues, join, remaining_times
 
 
@@ -51,5 +52,7 @@ POLICY = RoundPolicy(
     paper="AlloX (EuroSys 2020), as FFT's paper uses it",
     level=Level.GRANTS,
     allocate=allox,
+    remembers=(TypeQueues,),
+    ranges={"overtake": FLAG},
     knows=frozenset({Knows.LENGTHS}),
 )

@@ -8,7 +8,6 @@ import numpy as np
 
 from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
-from fairlead.model.errors import InputError
 from fairlead.model.outcomes import Terms
 from fairlead.model.view import View
 from fairlead.numerics.conserving import GAP, assign_conserving
@@ -17,6 +16,7 @@ from fairlead.numerics.division import NO_TYPE
 from fairlead.numerics.gangs import ITERATIONS, NODES, SETTLE, Effort, assign
 from fairlead.numerics.metrics import isolated_rate
 from fairlead.policies.policy import Knows, RoundPolicy
+from fairlead.policies.ranges import FLAG, Number, Ranges, Whole, Word
 
 CROWDS = ("now", "mean")  # the |A| of tau
 TRIAL_S = 60.0  # to measure a new model on a type; the paper measures before it schedules, and says only what it costs
@@ -75,7 +75,6 @@ def fft(
     otherwise a job would become expensive just before its end. A job of unknown length is assumed to be half done, with at
     least one unit to go.
     """
-    _check("fft", work=(work, ("total", "remaining")), crowd=(crowd, CROWDS), alone=(alone, PRIVATE_CLUSTERS))
     now = _look(view, memory, crowd, alone)
     left = now.total if work == "total" else np.maximum(now.total - now.done, np.minimum(now.total, 1.0))
     c = phi(now.age, now.theta, left, view.width) + now.s - kappa * now.rho[:, None] * now.theta
@@ -103,7 +102,6 @@ def fft_ranked(
     no GPU stays idle that a job fits on. The linear program is rounded; if rounding is expensive, `settle` jobs are decided
     again by a program of up to `nodes` nodes; with `exact`, all jobs. The other parameters are those of `fft`.
     """
-    _check("fft-ranked", crowd=(crowd, CROWDS), alone=(alone, PRIVATE_CLUSTERS))
     now = _look(view, memory, crowd, alone)
     theta = np.where(now.runs, now.theta, 0.0)
     c = ranked_costs(now.age, theta, now.total, now.done, view.width, now.fair, now.s, kappa)
@@ -243,10 +241,13 @@ def _recall(view: View, memory: FFTMemory | None, unit: FloatArray, done: FloatA
     return _Recalled(rho, last_type, crowd)
 
 
-def _check(policy: str, **options: tuple[str, tuple[str, ...]]) -> None:
-    for name, (value, choices) in options.items():
-        if value not in choices:
-            raise InputError(f'{policy}: {name} is "{value}"; wanted {" or ".join(choices)}')
+_RANGES: Ranges = {  # of both
+    "kappa": Number(0.0, 1e6),
+    "crowd": Word(*CROWDS),
+    "alone": Word(*PRIVATE_CLUSTERS),
+    "nodes": Whole(1, 10**6),
+    "iterations": Whole(1, 10**9),
+}
 
 
 POLICIES = (
@@ -256,6 +257,8 @@ POLICIES = (
         paper="FFT (ICS 2025)",
         level=Level.GRANTS,
         allocate=fft,
+        remembers=(FFTMemory,),
+        ranges={"work": Word("total", "remaining"), "gap": Number(0.0, 1.0), **_RANGES},
         knows=frozenset({Knows.LENGTHS}),
         trial_s=TRIAL_S,
     ),
@@ -265,6 +268,8 @@ POLICIES = (
         paper="ours, going beyond FFT (ICS 2025)",
         level=Level.GRANTS,
         allocate=fft_ranked,
+        remembers=(FFTMemory,),
+        ranges={"idle": Number(0.0, 1e6), "settle": Whole(0, 10_000), "exact": FLAG, **_RANGES},
         knows=frozenset({Knows.LENGTHS}),
         trial_s=TRIAL_S,
     ),

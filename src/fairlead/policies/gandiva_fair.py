@@ -13,7 +13,8 @@ from fairlead.model.allocation import Level
 from fairlead.model.arrays import FloatArray
 from fairlead.numerics.fairness import normalise
 from fairlead.policies.policy import Promise, RoundPolicy
-from fairlead.policies.tenants import by_tenants
+from fairlead.policies.ranges import Word
+from fairlead.policies.tenants import SPLITS, by_tenants
 
 
 def gandiva_fair(speedup: FloatArray, capacity: FloatArray, weight: FloatArray) -> FloatArray:
@@ -71,5 +72,6 @@ POLICY = RoundPolicy(
     paper="Gandiva_fair (EuroSys 2020)",
     level=Level.SHARES,
     allocate=by_tenants(_divide),
+    ranges={"split": Word(*SPLITS)},
     promises=frozenset({Promise.SHARING_INCENTIVE}),
 )

@@ -23,13 +23,19 @@ class GavelMemory:
     """The last problem and its shares, which are reused while nothing changes, and the open solver."""
 
     job: IntArray  # j
+    weight: FloatArray  # j
     rate: FloatArray  # j,t
     capacity: IntArray  # t
     shares: Shares
     solver: MaxMinSolver
 
     def still_holds(self, view: View) -> bool:
-        return _same(view.job, self.job) and _same(view.capacity, self.capacity) and _same(view.rate, self.rate)
+        return (
+            _same(view.job, self.job)
+            and _same(view.weight, self.weight)
+            and _same(view.capacity, self.capacity)
+            and _same(view.rate, self.rate)
+        )
 
 
 def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
@@ -58,7 +64,7 @@ def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
         owner_key=view.job,
         answer=Answer(solver="equal shares" if solution is None else "optimal"),
     )
-    return shares, GavelMemory(view.job, view.rate, view.capacity, shares, solver)
+    return shares, GavelMemory(view.job, view.weight, view.rate, view.capacity, shares, solver)
 
 
 def _same(one: IntArray | FloatArray, other: IntArray | FloatArray) -> bool:

@@ -13,6 +13,7 @@ from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.levels import Gangs, raise_level, raise_total
 from fairlead.policies.kept_shares import KeptShares, keep, to_go_s
 from fairlead.policies.policy import Knows, RoundPolicy
+from fairlead.policies.ranges import Number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,5 +99,7 @@ POLICY = RoundPolicy(
     paper="Gavel (OSDI 2020), finish-time fairness",
     level=Level.SHARES,
     allocate=gavel_ftf,
+    remembers=(FtfMemory, KeptShares),
+    ranges={"every_s": Number(0.0, 1e9)},
     knows=frozenset({Knows.LENGTHS}),
 )

@@ -10,6 +10,7 @@ from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.levels import Gangs, raise_in_step_then_total
 from fairlead.policies.kept_shares import KeptShares, keep, to_go_s
 from fairlead.policies.policy import Knows, RoundPolicy
+from fairlead.policies.ranges import Number
 
 
 def gavel_makespan(view: View, memory: KeptShares | None, *, every_s: float = 1800.0) -> tuple[Shares, KeptShares]:
@@ -41,5 +42,7 @@ POLICY = RoundPolicy(
     paper="Gavel (OSDI 2020), makespan (its minimum total duration)",
     level=Level.SHARES,
     allocate=gavel_makespan,
+    remembers=(KeptShares,),
+    ranges={"every_s": Number(0.0, 1e9)},
     knows=frozenset({Knows.LENGTHS}),
 )

@@ -92,5 +92,6 @@ POLICY = RoundPolicy(
     paper="Gavel (OSDI 2020), shortest job first",
     level=Level.SHARES,
     allocate=gavel_sjf,
+    remembers=(SJFMemory,),
     knows=frozenset({Knows.LENGTHS}),
 )

@@ -9,11 +9,11 @@ import numpy as np
 from fairlead.model.allocation import Level, Shares
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.view import View
-from fairlead.model.words import choose
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.levels import Gangs, Weigh, fill_water
 from fairlead.policies.kept_shares import KeptShares, keep
 from fairlead.policies.policy import RoundPolicy
+from fairlead.policies.ranges import Word
 
 INSIDE = ("fair", "fifo")
 
@@ -38,7 +38,6 @@ def gavel_hierarchical(view: View, memory: KeptShares | None, *, inside: str = "
     w_j = w_tenant w_j / (weights of the tenant's jobs that still rise); with `fifo`, the first of them has all of it. What
     a stopped job cannot use goes to other jobs of its tenant first, and to other tenants when none of these rises.
     """
-    choose("inside", inside, INSIDE)
     if memory is not None and memory.still_holds(view):
         return memory.shares, memory
     kind = view.alike * (int(view.tenant.max(initial=0)) + 1) + view.tenant if inside == "fair" else view.job
@@ -100,6 +99,7 @@ POLICIES = (
         paper="Gavel (OSDI 2020), max-min with water filling",
         level=Level.SHARES,
         allocate=gavel_waterfill,
+        remembers=(KeptShares,),
     ),
     RoundPolicy(
         name="gavel-hierarchical",
@@ -107,5 +107,7 @@ POLICIES = (
         paper="Gavel (OSDI 2020), hierarchical",
         level=Level.SHARES,
         allocate=gavel_hierarchical,
+        remembers=(KeptShares,),
+        ranges={"inside": Word(*INSIDE)},
     ),
 )

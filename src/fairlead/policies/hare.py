@@ -16,6 +16,7 @@ from fairlead.model.tasks import HasLengths, Instance, Rule, Sized, TaskPlan
 from fairlead.numerics.task_bounds import Midpoints, pooled
 from fairlead.policies.gpu_choice import MILD_ADVANTAGE, comparative, priced
 from fairlead.policies.policy import Knows, TaskPolicy
+from fairlead.policies.ranges import Number, Whole
 
 SIGMA = 1.3
 STRENGTHS = (0.25, 0.5, 0.75)  # of comparative advantage
@@ -143,6 +144,7 @@ POLICIES = (
         summary="Single tasks of training rounds on mixed GPUs; the best of a portfolio of plans, made in advance.",
         paper="Hare (HPDC 2022), with plans of our own instead of its Algorithm 1",
         plan=plan,
+        ranges={"most_jobs": Whole(0, 10**6)},
         knows=frozenset({Knows.LENGTHS, Knows.ARRIVALS}),
     ),
     TaskPolicy(
@@ -150,6 +152,7 @@ POLICIES = (
         summary="Single tasks on mixed GPUs; the shortest remaining work first, planned again after every event.",
         paper="ours, after Hare (HPDC 2022): without knowledge of arrivals",
         plan=replan,
+        ranges={"sigma": Number(0.0, 1e6), "advantage": Number(0.0, 16.0)},
         knows=frozenset({Knows.LENGTHS}),
     ),
 )

@@ -16,6 +16,7 @@ from fairlead.model.arrays import FloatArray
 from fairlead.model.tasks import Known, Rule, TaskPlan
 from fairlead.policies.gpu_choice import MILD_ADVANTAGE, comparative
 from fairlead.policies.policy import TaskPolicy
+from fairlead.policies.ranges import Number, Whole
 
 SIGMA = 1.3
 FIRST_QUEUE_TASKS = 4.0
@@ -96,4 +97,12 @@ POLICY = TaskPolicy(
     summary="Single tasks on mixed GPUs; least attained service in reference seconds first, in queues.",
     paper="Hare (IEEE TCC 2024), our reading of its abstract",
     plan=plan,
+    ranges={
+        "first_tasks": Number(1e-3, 1e9),
+        "growth": Number(1.0, 1e6),
+        "queues": Whole(1, 100),
+        "promote": Number(0.0, 1e6),
+        "sigma": Number(0.0, 1e6),
+        "advantage": Number(0.0, 16.0),
+    },
 )

@@ -15,6 +15,7 @@ from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
 from fairlead.policies.policy import RoundPolicy
+from fairlead.policies.ranges import Number, Whole
 
 # A job this close to the end of its queue has reached it, because service is a sum with rounding errors.
 REACHED = 1.0 - 1e-6
@@ -209,4 +210,12 @@ POLICY = RoundPolicy(
     paper="ours, after Hare (IEEE TCC 2024): in rounds, for live clusters",
     level=Level.GRANTS,
     allocate=hlas_rounds,
+    remembers=(ReferenceService,),
+    ranges={
+        "first_s": Number(1e-3, 1e9),
+        "growth": Number(1.0, 1e6),
+        "queues": Whole(1, 100),
+        "promote": Number(0.0, 1e6),
+        "advantage": Number(0.0, 16.0),
+    },
 )

@@ -10,11 +10,11 @@ from fairlead.model.allocation import NOWHERE, Answer, Level, Placement
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.outcomes import Terms
 from fairlead.model.view import View
-from fairlead.model.words import choose
 from fairlead.numerics.metrics import isolated_rate
 from fairlead.placement.pool import free_after
 from fairlead.policies.hops_planner import POWER, SIGMA, Planner, free_for_planning
 from fairlead.policies.policy import Knows, RoundPolicy
+from fairlead.policies.ranges import FLAG, Maybe, Number, Ranges, Whole, Word
 from fairlead.rates.age import expected_age_s, latency_ratio
 
 PLANS = 3
@@ -163,7 +163,7 @@ def late_by(view: View) -> FloatArray:
 
 
 def _priority(view: View, name: str, known: Mapping[str, Priority]) -> FloatArray:
-    return np.asarray(known[choose("priority", name, known)](view))
+    return np.asarray(known[name](view))
 
 
 def _power(priority: str, power: float | None) -> float:
@@ -205,6 +205,14 @@ PRINTED: dict[str, Priority] = {
 }
 PRIORITIES: dict[str, Priority] = {"lateness": late_by, **PRINTED}
 
+_RANGES: Ranges = {  # of both
+    "power": Maybe(Number(0.0, 16.0)),
+    "bias": Maybe(Number(0.0, 1e6)),
+    "sigma": Number(0.0, 1e6),
+    "plans": Whole(1, 100),
+    "solve_s": Maybe(Number(1e-3, 3600.0)),
+}
+
 
 POLICIES = (
     RoundPolicy(
@@ -213,6 +221,7 @@ POLICIES = (
         paper="Hops (SoCC 2024)",
         level=Level.PLACEMENT,
         allocate=hops,
+        ranges={"priority": Word(*PRINTED), **_RANGES},
         knows=frozenset({Knows.LENGTHS}),
     ),
     RoundPolicy(
@@ -221,6 +230,13 @@ POLICIES = (
         paper="ours, going beyond Hops (SoCC 2024)",
         level=Level.PLACEMENT,
         allocate=hops_late,
+        ranges={
+            "priority": Word(*PRIORITIES),
+            "served": Number(0.0, 1e6),
+            "restart": FLAG,
+            "widen": FLAG,
+            **_RANGES,
+        },
         knows=frozenset({Knows.LENGTHS}),
     ),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.model.allocation import Answer, Grants, Level
-from fairlead.model.errors import InputError
 from fairlead.model.view import View
 from fairlead.placement.fill import fill_in_order
 from fairlead.policies.policy import RoundPolicy
+from fairlead.policies.ranges import Ascending
 
 
 def las(view: View, memory: None, *, queues_gpu_s: tuple[float, ...] = (3600.0, 36000.0)) -> tuple[Grants, None]:
@@ -19,8 +19,6 @@ def las(view: View, memory: None, *, queues_gpu_s: tuple[float, ...] = (3600.0, 
     jobs: the policy does not consider which model gains most.
     """
     bounds = np.array(queues_gpu_s)
-    if (np.diff(bounds, prepend=0.0) <= 0).any():
-        raise InputError(f"queues_gpu_s is {queues_gpu_s}; wanted GPU-seconds above 0 that ascend, such as 3600,36000")
     queue = np.searchsorted(bounds, view.attained_gpu_s, side="right").astype(np.int16)  # j
     order = np.argsort(queue, kind="stable")  # jobs are already in order of arrival
     liking = np.where(view.rate > 0, view.type_speed, 0.0)  # j,t
@@ -36,4 +34,5 @@ POLICY = RoundPolicy(
     paper="Tiresias (NSDI 2019), two-dimensional LAS",
     level=Level.GRANTS,
     allocate=las,
+    ranges={"queues_gpu_s": Ascending(1e-3, 1e12)},
 )

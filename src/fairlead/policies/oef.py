@@ -36,7 +36,8 @@ from fairlead.numerics.solve import (
     solve,
 )
 from fairlead.policies.policy import Promise, RoundPolicy
-from fairlead.policies.tenants import by_tenants
+from fairlead.policies.ranges import Word
+from fairlead.policies.tenants import SPLITS, by_tenants
 
 SAME_SPEEDUP = 10  # decimals of a normalised speedup that count: scaling a tenant's rates must not change its shares
 WORK = Limit(iterations=1_000_000)  # of one solve
@@ -233,6 +234,7 @@ POLICIES = (
         paper="OEF (Middleware 2024), cooperative",
         level=Level.SHARES,
         allocate=by_tenants(_divide_cooperative),
+        ranges={"split": Word(*SPLITS)},
         promises=frozenset({Promise.NO_ENVY, Promise.SHARING_INCENTIVE}),
     ),
     RoundPolicy(
@@ -241,6 +243,7 @@ POLICIES = (
         paper="OEF (Middleware 2024), non-cooperative",
         level=Level.SHARES,
         allocate=by_tenants(_divide_non_cooperative),
+        ranges={"split": Word(*SPLITS)},
         promises=frozenset({Promise.NO_WASTE, Promise.NO_EXAGGERATION}),
     ),
 )

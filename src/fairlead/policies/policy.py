@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -18,6 +18,7 @@ from fairlead.model.errors import InputError
 from fairlead.model.tasks import Instance, Known, Sized, TaskPlan
 from fairlead.model.view import View
 from fairlead.model.words import did_you_mean
+from fairlead.policies.ranges import Ranges, accepted
 
 M = TypeVar("M")  # what a round policy remembers
 
@@ -64,6 +65,10 @@ class RoundPolicy(Generic[M]):
     knows: frozenset[Knows] = frozenset()
     promises: frozenset[Promise] = frozenset()  # of level shares only
     trial_s: float = 0.0  # on each GPU type, to measure a new model before its jobs are seen; 0: they are seen at once
+    ranges: Ranges = field(default_factory=dict)  # the values that each parameter may have
+    # The dataclasses of its memory, so that a service can store it for simulations that continue from its state. A
+    # memory that only saves time, such as an open solver, need not be listed.
+    remembers: tuple[type, ...] = ()
 
     def __post_init__(self) -> None:
         if self.level == Level.TASKS:
@@ -88,8 +93,9 @@ class RoundPolicy(Generic[M]):
         return _parameters(self.allocate)
 
     def with_parameters(self, values: Mapping[str, Any]) -> RoundPolicy[M]:
+        """The policy with these values, each of which must be in its range."""
         _check_known(self, values)
-        return replace(self, allocate=partial(self.allocate, **values)) if values else self
+        return replace(self, allocate=partial(self.allocate, **_in_range(self, values))) if values else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ class TaskPolicy:
     paper: str
     plan: PlanTasks
     knows: frozenset[Knows] = frozenset()
+    ranges: Ranges = field(default_factory=dict)  # the values that each parameter may have
 
     def __post_init__(self) -> None:
         if self.knows == {Knows.ARRIVALS}:
@@ -124,8 +131,9 @@ class TaskPolicy:
         return _parameters(self.plan)
 
     def with_parameters(self, values: Mapping[str, Any]) -> TaskPolicy:
+        """The policy with these values, each of which must be in its range."""
         _check_known(self, values)
-        return replace(self, plan=partial(self.plan, **values)) if values else self
+        return replace(self, plan=partial(self.plan, **_in_range(self, values))) if values else self
 
 
 # A round policy with any type of memory, as used by decisions, replay and the service.
@@ -143,3 +151,7 @@ def _check_known(policy: AnyPolicy, values: Mapping[str, Any]) -> None:
     for name in values:
         if name not in known:
             raise InputError(f'policy {policy.name} has no parameter "{name}"; {did_you_mean(name, known)}')
+
+
+def _in_range(policy: AnyPolicy, values: Mapping[str, Any]) -> dict[str, Any]:
+    return accepted(policy.name, policy.ranges, values)

@@ -13,6 +13,7 @@ from fairlead.numerics.configurations import Choices, Groups, two_stage
 from fairlead.numerics.spots import SpotChoices
 from fairlead.placement.moves import held_by, joined, left_over
 from fairlead.policies.policy import Knows, RoundPolicy
+from fairlead.policies.ranges import Number
 from fairlead.rates.age import latency_ratio, restart_factor
 from fairlead.rates.configurations import Kinds
 
@@ -112,5 +113,6 @@ POLICY = RoundPolicy(
     paper="Sia (SOSP 2023), as Hops' paper compares with it",
     level=Level.GRANTS,
     allocate=sia,
+    ranges={"power": Number(-16.0, -1e-3), "penalty": Number(1.01, 1e6)},
     knows=frozenset({Knows.LENGTHS}),
 )

@@ -11,7 +11,6 @@ from fairlead.model.allocation import Answer, Shares
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.outcomes import Terms
 from fairlead.model.view import View
-from fairlead.model.words import choose
 from fairlead.policies.policy import Allocate
 
 SPLITS = ("equal", "demand")
@@ -80,7 +79,6 @@ def by_tenants(divide: Divide[W]) -> Allocate[TenantMemory[W]]:
 
 
 def virtual_users(view: View, split: str = "equal") -> VirtualUsers:
-    choose("split", split, SPLITS)
     key, first, of_job = np.unique(view.kind, return_index=True, return_inverse=True)
     tenant = view.tenant[first]
     demand = np.bincount(of_job, view.width, len(key)).astype(np.float64) if split == "demand" else None

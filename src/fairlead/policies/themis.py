@@ -9,13 +9,13 @@ import numpy as np
 
 from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.errors import InputError
 from fairlead.model.view import View
 from fairlead.numerics.metrics import isolated_rate
 from fairlead.numerics.solve import Limit, LinearProgram, Optimal, TimeLimit, solve
 from fairlead.placement.fill import fill_in_order
 from fairlead.placement.moves import held_by, joined, left_over
 from fairlead.policies.policy import Knows, RoundPolicy
+from fairlead.policies.ranges import Number
 from fairlead.policies.type_queues import remaining_times
 
 WORK = Limit(nodes=2000)
@@ -48,10 +48,6 @@ def themis(
     honest bids optimal are left out, because rates are measured and not bid; leftovers are not assigned at random.
     n is the number of jobs now, not its average over the job's life. A job bids for its gang, not for parts of it.
     """
-    if not 0.0 <= fairness < 1.0:
-        raise InputError(f"themis: fairness is {fairness:g}; wanted 0 or more, and less than 1")
-    if not lease_s > 0:
-        raise InputError(f"themis: lease_s is {lease_s:g}; wanted more than 0")
     until_s = _recall(view, memory)
     leased = (view.held_gpus > 0) & (until_s > view.now_s)
     kept = held_by(view, np.flatnonzero(leased))
@@ -137,5 +133,7 @@ POLICY = RoundPolicy(
     paper="Themis (NSDI 2020)",
     level=Level.GRANTS,
     allocate=themis,
+    remembers=(Leases,),
+    ranges={"fairness": Number(0.0, 0.999), "lease_s": Number(1e-3, 1e9)},
     knows=frozenset({Knows.LENGTHS}),
 )

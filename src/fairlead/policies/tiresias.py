@@ -8,11 +8,11 @@ import numpy as np
 
 from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.model.errors import InputError
 from fairlead.model.view import View
 from fairlead.numerics.random import stream
 from fairlead.placement.fill import fill_in_order
 from fairlead.policies.policy import Knows, RoundPolicy
+from fairlead.policies.ranges import Ascending, Number, Whole, Word
 from fairlead.policies.type_queues import TypeQueues, join, remaining_times
 
 
@@ -79,8 +79,6 @@ def tiresias_fft(
     Departs: Tiresias itself knows no lengths; this is the clairvoyant variant with which FFT (ICS 2025) compares itself.
     A job that does not fit is skipped. The service of a queue is divided by its GPUs.
     """
-    if join_by not in ("service", "random"):
-        raise InputError(f'tiresias-fft: join_by is "{join_by}"; wanted service or random')
     remaining_s = remaining_times(view)  # j,t
 
     def least(j: int, backlog_s: FloatArray, run_s: FloatArray) -> int:
@@ -117,6 +115,8 @@ POLICIES = (
         paper="Tiresias (NSDI 2019)",
         level=Level.GRANTS,
         allocate=tiresias,
+        remembers=(Marks,),
+        ranges={"queues_gpu_s": Ascending(1e-3, 1e12), "promote": Number(0.0, 1e6)},
     ),
     RoundPolicy(
         name="tiresias-fft",
@@ -124,6 +124,8 @@ POLICIES = (
         paper="Tiresias (NSDI 2019), as FFT's paper uses it",
         level=Level.GRANTS,
         allocate=tiresias_fft,
+        remembers=(TypeQueues,),
+        ranges={"join_by": Word("service", "random"), "seed": Whole(0, 2**63 - 1)},
         knows=frozenset({Knows.LENGTHS}),
     ),
 )

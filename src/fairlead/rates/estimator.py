@@ -45,14 +45,28 @@ def allowed_types(spec: JobSpec, cluster: Cluster) -> list[int]:
 
 
 def allowed_rates(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> FloatArray:
-    """t  samples/s at the reference width on the fewest nodes, 0 where the job may not or cannot run."""
-    rates = estimator.best(spec.model, spec.gpus)
+    """t  samples/s at the reference width, 0 where the job may not or cannot run.
+
+    That is on the fewest nodes, unless the number of nodes is fixed.
+    """
+    best = estimator.best(spec.model, spec.gpus)
+    rates = best if spec.nodes is None else _rates_on_exactly(spec, spec.nodes, cluster, estimator)
     if not spec.types:
         return rates
     allowed = np.zeros_like(rates)
     types = allowed_types(spec, cluster)
     allowed[types] = rates[types]
     return allowed
+
+
+def _rates_on_exactly(spec: JobSpec, nodes: int, cluster: Cluster, estimator: Estimator) -> FloatArray:
+    """t  the rates of a job whose number of nodes is fixed, 0 where too few nodes are large enough."""
+    large = np.bincount(
+        cluster.node_type[cluster.node_gpus >= spec.gpus // nodes], minlength=len(cluster.types)
+    )  # t  nodes
+    return np.array(
+        [estimator.at(spec.model, t, spec.gpus, nodes) if count >= nodes else 0.0 for t, count in enumerate(large)]
+    )
 
 
 def mixable_types(spec: JobSpec, cluster: Cluster, estimator: Estimator) -> BoolArray:

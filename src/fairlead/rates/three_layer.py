@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
+from itertools import count
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -66,6 +68,9 @@ class Learns(Protocol):
 
     def factors(self, job: int, model: str, gpus: int) -> RateFactors:
         """What is known about the job's rates by type, from its own observations."""
+
+    def renumber(self, position: Mapping[int, int]) -> None:
+        """Jobs have new positions; those without one have ended and are forgotten."""
 
     def learnt(self) -> Any:
         """Everything that it has learnt, as JSON values."""
@@ -156,6 +161,11 @@ class ThreeLayer:
     def end(self, job: int) -> None:
         """Forget the reports of a job that is over; its votes about nodes remain."""
         self._jobs.pop(job, None)
+
+    def renumber(self, position: Mapping[int, int]) -> None:
+        """Jobs have new positions. Votes of forgotten jobs remain, under negative numbers, until newer ones replace them."""
+        self._jobs = {position[job]: evidence for job, evidence in self._jobs.items()}
+        self._votes = {node: _renumbered(votes, position) for node, votes in self._votes.items()}
 
     def observe(self, job: int, model: str, spot: Spot, rate: float) -> None:
         """Learn that the job ran at `rate` samples per second on this spot."""
@@ -365,6 +375,12 @@ class ThreeLayer:
     def _expected(self, model: str, spot: Spot, relative: FloatArray) -> float:
         """The table's rate if every node (n) were `relative` times as fast as its type."""
         return spot_rate(partial(self._table.at, model), spot, self._node_type, relative)
+
+
+def _renumbered(votes: dict[int, Vote], position: Mapping[int, int]) -> dict[int, Vote]:
+    """The votes in the same order, oldest first."""
+    past = count(-1, -1)
+    return {position[job] if job in position else next(past): vote for job, vote in votes.items()}
 
 
 _FORMAT = 2  # of what was learnt; the first had means instead of reports

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,14 +13,18 @@ from fairlead.model.arrays import NO_JOBS, IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Cause, Decision, Why
 from fairlead.model.errors import BrokenInvariantError, InputError
+from fairlead.model.pre_emption import NO_PREEMPTION_LIMITS, PreemptionLimits
 from fairlead.model.view import View
 from fairlead.model.words import counted
 from fairlead.placement.moves import RESTARTS_WORTH, drop_idle_moves, fill_gaps, joined, settle, settle_spots
 from fairlead.placement.pack import Placer, pack
 from fairlead.placement.quotas import more_than, within_quotas
 from fairlead.placement.rounding import NOTHING_OWED, Deficits, charge, round_shares
+from fairlead.placement.shapes import in_shape
 from fairlead.policies.policy import Policy
+from fairlead.rounds.checking import check_speeds
 from fairlead.rounds.draft import Draft
+from fairlead.rounds.limiting import count_stops, held_back_since, hold_back
 from fairlead.rounds.reasons import gain, outcomes, successors
 from fairlead.rounds.trying import pin_trials, try_out
 
@@ -31,6 +36,7 @@ class Memory:
     policy: object = None  # the policy's memory
     owed: Deficits = NOTHING_OWED
     cluster: Cluster | None = None  # the cluster that the policy's memory refers to
+    held_back: Mapping[int, float] = field(default_factory=dict)  # job's number -> since when pre-emption is limited
 
     def of_policy(self, cluster: Cluster) -> object:
         """The policy's memory, or None once nodes have joined or left, because its arrays are by type and node."""
@@ -43,6 +49,7 @@ class Rules:
 
     min_run_s: float = 0.0  # a job keeps its GPUs for at least this long
     placer: Placer = pack
+    pre_emption: PreemptionLimits = NO_PREEMPTION_LIMITS
 
 
 DEFAULT_RULES = Rules()
@@ -57,7 +64,7 @@ def decide(
     *,
     explain: bool = True,
 ) -> tuple[Decision, Memory]:
-    """The decision and the new memory: six steps over one draft, then the checked difference to what is held.
+    """The decision and the new memory: nine steps over one draft, then the checked difference to what is held.
 
     Within a round (`Cause.EVENT`) every running job is pinned, so only free GPUs are assigned, and the deficits do not
     change: they are counted per round.
@@ -67,14 +74,22 @@ def decide(
     _ask(draft, policy, memory)  # 2  shares, grants or a placement
     _make_whole(draft, memory.owed)  # 3  whole gangs; moves that do not pay are dropped; gaps are filled
     _place(draft, rules.placer)  # 4  nodes
-    _limit(draft)  # 5  quotas
+    _fit(draft)  # 5  the nodes of jobs that need an exact number of them
+    if rules.pre_emption.are_set:
+        _hold_back(draft, rules.pre_emption, memory.held_back)  # 6  jobs stay that may not be pre-empted now
+    _limit(draft)  # 7  quotas
+    if rules.pre_emption.are_set:
+        count_stops(draft, rules.pre_emption)
     if view.trial_jobs:
-        try_out(draft, policy.trial_s)  # 6  jobs of new models run where they are to be measured
+        try_out(draft, policy.trial_s)  # 8  jobs of new models run where they are to be measured
+    if view.check_jobs:
+        check_speeds(draft)  # 9  jobs whose speeds were only declared run where they are to be checked
     if cause is Cause.EVENT:
         draft.owed, draft.holds_until_s = memory.owed, view.now_s
     else:  # what a pin prevented may happen once it expires
         draft.holds_until_s = min(draft.holds_until_s, draft.pins_until_s)
-    return _decision(draft, explain=explain), Memory(draft.policy_memory, draft.owed, view.cluster)
+    waits = memory.held_back if cause is Cause.EVENT else held_back_since(draft, memory.held_back)
+    return _decision(draft, explain=explain), Memory(draft.policy_memory, draft.owed, view.cluster, waits)
 
 
 def _pin(draft: Draft, min_run_s: float) -> None:
@@ -131,16 +146,37 @@ def _place(draft: Draft, placer: Placer) -> None:
         draft.changed = placer(draft.view, draft.grants, draft.pinned)
 
 
+def _fit(draft: Draft) -> None:
+    """Bring jobs into their shapes, whatever policy and placer decided about nodes."""
+    placed, draft.changed = draft.changed, in_shape(draft.view, draft.changed)
+    if draft.changed is not placed:
+        _charge_difference(draft, placed)
+
+
+def _hold_back(draft: Draft, limits: PreemptionLimits, since_s: Mapping[int, float]) -> None:
+    """Keep running jobs where they are if pre-emption would cost more than its limit."""
+    placed = draft.changed
+    hold_back(draft, limits, since_s)
+    if draft.changed is not placed:
+        _charge_difference(draft, placed)
+        draft.holds_until_s = draft.view.now_s  # an earlier charge may have expired by the next round
+
+
 def _limit(draft: Draft) -> None:
-    """Apply quotas to any policy's answer; what they add or remove is charged to the deficits of shares."""
+    """Apply quotas to any policy's answer."""
     view = draft.view
     if view.quotas is None:
         return
     placed, draft.changed = draft.changed, within_quotas(view, draft.changed, draft.pinned)
     draft.denied = frozenset(j for j, spot in placed.items() if spot and not draft.changed.get(j, view.spots.get(j)))
-    difference = more_than(view, placed, draft.changed)
+    _charge_difference(draft, placed)
+
+
+def _charge_difference(draft: Draft, placed: dict[int, Spot]) -> None:
+    """What a step adds to the spots before it, or removes, is charged to the deficits of shares."""
+    difference = more_than(draft.view, placed, draft.changed)
     if isinstance(draft.allocation, Shares) and difference.jobs.size:
-        draft.owed, draft.holds_until_s = charge(draft.owed, draft.allocation, difference), view.now_s
+        draft.owed, draft.holds_until_s = charge(draft.owed, draft.allocation, difference), draft.view.now_s
 
 
 def _decision(draft: Draft, *, explain: bool) -> Decision:
@@ -185,7 +221,7 @@ def _check_mix(view: View, j: int, spot: Spot) -> None:
 
 
 def _positions(view: View, jobs: dict[int, Spot]) -> IntArray:
-    return view.job[list(jobs)] if jobs else NO_JOBS
+    return view.position[list(jobs)] if jobs else NO_JOBS
 
 
 def _check(view: View, stop: dict[int, Spot], start: dict[int, Spot], trials: dict[int, Spot]) -> None:

@@ -11,6 +11,7 @@ from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.arrays import IntArray
 from fairlead.model.outcomes import Reason
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
+from fairlead.rounds.departing import end_departures, refund_restarts
 from fairlead.rounds.speeds import forget_spread, note_spread
 from fairlead.rounds.waiting import set_reason
 
@@ -45,6 +46,7 @@ def occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float)
         note_spread(state, jobs.tolist())
     state.busy_gpus += sum(totals)
     state.since_s[jobs] = time_s
+    end_departures(state, jobs)
     if state.reason[jobs].any():
         set_reason(state, jobs, Reason.UNDECIDED, time_s)
     state.running += len(jobs)
@@ -58,6 +60,7 @@ def release(state: State, jobs: IntArray, time_s: float) -> None:
     gpus, held_s = state.held_gpus[held], time_s - state.since_s[held]
     state.attained_gpu_s[held] += gpus * held_s
     state.run_s[held] += held_s
+    refund_restarts(state, held, time_s)
     state.since_s[held] = math.inf
     state.busy_gpus -= int(gpus.sum())
     state.running -= len(held)

@@ -6,11 +6,14 @@ Jobs are named by id, nodes by name. It contains no timings: the same seed gives
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import numpy as np
 
@@ -25,7 +28,9 @@ from fairlead.rounds.records import Record, Records, to_line
 _T = TypeVar("_T")
 
 KIND = "journal/2"
-_READABLE = ("journal/1", KIND)  # the first had no reasons
+CARRIES_MEMORY = "carries_memory"  # in `more`: the journal begins in the middle of a run, whose policy remembers more
+SNAPSHOT = "snapshot/1"  # the first line of a journal that begins from a state, alone
+_READABLE = ("journal/1", KIND, SNAPSHOT)  # the first had no reasons
 
 
 @dataclass(frozen=True)
@@ -73,18 +78,18 @@ class JournalWriter:
 
 @dataclass(frozen=True)
 class JournalReader:
-    """Header and records of a journal file. An incomplete last line is ignored."""
+    """Header and records of a journal file, compressed or not. An incomplete last line is ignored."""
 
     path: Path
 
     def header(self) -> Header:
-        with self.path.open(encoding="utf-8", errors="replace") as file:
+        with open_journal(self.path) as file:
             return self._parse(1, file.readline(), header_from_json)
 
     def records(self) -> Iterator[Record]:
         header = self.header()
         records = Records(header.cluster, _known_jobs(header))
-        with self.path.open(encoding="utf-8", errors="replace") as file:
+        with open_journal(self.path) as file:
             next(file)
             for number, line in enumerate(file, start=2):
                 if not line.endswith("\n"):
@@ -101,6 +106,24 @@ class JournalReader:
             raise InputError(
                 f"not a journal record ({what}); is this a file that --journal wrote?", path=str(self.path), line=number
             ) from None
+
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[IO[str]]:
+    """The text of a journal file, compressed by gzip if its first bytes say so. InputError: it is cut off or damaged."""
+    with path.open("rb") as start:
+        compressed = start.read(2) == b"\x1f\x8b"
+    try:
+        with (gzip.open if compressed else open)(path, "rt", encoding="utf-8", errors="replace") as file:
+            yield cast(IO[str], file)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"cannot be decompressed ({error}); copy the file again", path=str(path)) from None
+
+
+def is_snapshot(path: Path) -> bool:
+    """Whether a file is a snapshot: the state of a service at one time, without any records."""
+    with open_journal(path) as file:
+        return file.readline(200).startswith(f'{{"fairlead":"{SNAPSHOT}"')
 
 
 def _known_jobs(header: Header) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Set
+from typing import Any, NamedTuple
 
 from fairlead.model.arrays import BoolArray, FloatArray
 from fairlead.model.jobs import JobSpec
@@ -21,19 +22,26 @@ class Labels:
 
     def __init__(self) -> None:
         self._models: dict[str, int] = {}
-        self._kinds: dict[tuple[str, str, int, tuple[str, ...]], int] = {}
+        self._kinds: dict[tuple[str, str, int, tuple[str, ...], int], int] = {}
+        self._next_model = self._next_kind = 0  # numbers of labels that were forgotten are not used again
         self._widths: dict[tuple[int, ...], int] = {}
         self.width_sets: list[tuple[int, ...]] = []
-        self.types_of_kind: dict[tuple[str, int, tuple[str, ...], bool], TypesOfKind] = {}  # until the cluster changes
+        # Until the cluster changes:
+        self.types_of_kind: dict[tuple[str, int, tuple[str, ...], bool, int | None], TypesOfKind] = {}
         self._alike: dict[tuple[bytes, int, float], int] = {}
         self._mixable: dict[bytes, int] = {}
         self.mixable_rows: list[BoolArray] = []  # t  types that may be mixed, each distinct row once
 
     def model(self, spec: JobSpec) -> int:
-        return self._models.setdefault(spec.model, len(self._models))
+        number = self._models.setdefault(spec.model, self._next_model)
+        self._next_model = max(self._next_model, number + 1)
+        return number
 
     def kind(self, spec: JobSpec) -> int:
-        return self._kinds.setdefault((spec.tenant, spec.model, spec.gpus, spec.types), len(self._kinds))
+        kind = (spec.tenant, spec.model, spec.gpus, spec.types, spec.nodes or 0)
+        number = self._kinds.setdefault(kind, self._next_kind)
+        self._next_kind = max(self._next_kind, number + 1)
+        return number
 
     def width_set(self, spec: JobSpec) -> int:
         number = self._widths.setdefault(spec.widths, len(self.width_sets))
@@ -51,6 +59,32 @@ class Labels:
         if row == len(self.mixable_rows):
             self.mixable_rows.append(mixable)
         return row
+
+    def model_names(self) -> dict[int, str]:
+        return {number: name for name, number in self._models.items()}
+
+    def keep_only(self, models: Set[int], kinds: Set[int]) -> None:
+        """Forget the models and kinds that nothing refers to any more."""
+        self._models = {name: number for name, number in self._models.items() if number in models}
+        self._kinds = {kind: number for kind, number in self._kinds.items() if number in kinds}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "models": list(self._models.items()),
+            "kinds": [[*kind[:4], number, *kind[4:]] for kind, number in self._kinds.items()],
+            "widths": self.width_sets,
+            "next": [self._next_model, self._next_kind],
+        }
+
+    def restore(self, facts: dict[str, Any]) -> None:
+        self._models = dict(facts["models"])
+        self._kinds = {
+            (tenant, model, gpus, tuple(types), nodes[0] if nodes else 0): kind
+            for tenant, model, gpus, types, kind, *nodes in facts["kinds"]
+        }
+        self.width_sets = [tuple(widths) for widths in facts["widths"]]
+        self._widths = {widths: number for number, widths in enumerate(self.width_sets)}
+        self._next_model, self._next_kind = facts["next"]
 
     def forget_cluster(self) -> None:
         self.types_of_kind, self._alike, self._mixable, self.mixable_rows = {}, {}, {}, []

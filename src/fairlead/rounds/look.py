@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Spot
-from fairlead.model.arrays import IntArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
+from fairlead.model.pre_emption import WINDOW_S
 from fairlead.model.view import View
+from fairlead.numerics.entitled import entitled_weights
 from fairlead.policies.policy import Knows, Policy
 from fairlead.rates.spot import spot_rate
+from fairlead.rounds.due_checks import checks
 from fairlead.rounds.model_trials import jobs_that_wait_for_trials, jobs_to_try, without_reason
 from fairlead.rounds.speeds import (
     alike_at_their_spots,
@@ -28,13 +31,18 @@ from fairlead.rounds.state import State
 _LENGTHS = frozenset({"total", "done"})
 
 
-def look(state: State, policy: Policy, round_s: float) -> View:
-    """A view of the state for the policy. Columns are gathered when they are read, before the next fold."""
+def look(state: State, policy: Policy, round_s: float, check_share: float = 0.0) -> View:
+    """A view of the state for the policy. Columns are gathered when they are read, before the next fold.
+
+    `check_share` is the part of a tenant's GPU time that checks of its declared speeds may cost.
+    """
     (active, fixed), now_s, moment = state.schedulable(), state.now_s, state.moment
-    trials = jobs_to_try(state, policy.trial_s) if policy.trial_s and state.trials.new else []
+    trials = jobs_to_try(state, policy.trial_s) if state.trials.on or state.trials.new else []
     waiting = jobs_that_wait_for_trials(state) if policy.trial_s and state.trials.new else []
     if waiting:
         active, fixed = active[~np.isin(active, waiting)], {}
+    if "job" not in fixed:  # the same array while the same jobs are active
+        fixed["job"] = state.number.take(active) if state.forgotten else active
     hidden = frozenset() if Knows.LENGTHS in policy.knows else _LENGTHS
 
     def gather(name: str) -> Any:
@@ -69,14 +77,17 @@ def look(state: State, policy: Policy, round_s: float) -> View:
         type_speed=state.type_speed,
         tenant_weight=np.array(state.tenant_weight),
         width_sets=state.labels.width_sets,
-        job=active,
+        job=fixed["job"],
+        position=active,
         spots=_Spots(state, active),
         rate_at=rate_at,
         rate_on=rate_on,
         last_spot=lambda j: state.last_spots[active[j]],
         gather=gather,
         quotas=state.quotas,
+        pre_empted=tuple(charge for charge in state.pre_empted if now_s - charge[0] < WINDOW_S),
         waiting_for_trials=without_reason(state, waiting),
+        check_jobs=checks(state, active, round_s, check_share),
         trial_jobs=tuple(replace(trial, row=_row(state, active, trial.job)) for trial in trials),
     )
 
@@ -87,10 +98,22 @@ def _row(state: State, active: IntArray, j: int) -> int | None:
 
 
 # Columns that never change for a job, or only when the state drops them because a job was spread or gathered, or because
-# measured rates changed. They are gathered once while the same jobs are active.
+# measured rates or the weight of a tenant changed. They are gathered once while the same jobs are active.
 _FIXED = frozenset(
     (
-        *("tenant", "model", "kind", "alike", "arrival_s", "weight", "width", "width_set", "relaxed", "restart_s"),
+        *(
+            "tenant",
+            "model",
+            "kind",
+            "alike",
+            "arrival_s",
+            "weight",
+            "width",
+            "width_set",
+            "relaxed",
+            "restart_s",
+            "exact_nodes",
+        ),
         *("ideal_rate", "rate", "measured_group"),
     )
 )
@@ -106,8 +129,22 @@ _DERIVED: dict[str, Callable[[State, IntArray, float], Any]] = {
     "rate": rate_at_their_spots,
     "ideal_rate": lambda state, jobs, now_s: measured_rates(state, jobs),
     "measured_group": measured_group,
-    "alike": alike_at_their_spots,
+    "alike": lambda state, jobs, now_s: _apart(alike_at_their_spots(state, jobs, now_s), state, jobs),
+    "weight": lambda state, jobs, now_s: _weights(state, jobs),
 }
+
+
+def _weights(state: State, jobs: IntArray) -> FloatArray:
+    """j  The weight of each job among all jobs. The owners' own numbers count inside their tenant only."""
+    return entitled_weights(state.weight.take(jobs), state.tenant.take(jobs), np.array(state.tenant_weight))
+
+
+def _apart(alike: IntArray, state: State, jobs: IntArray) -> IntArray:
+    """j  The same numbers, but apart where the same weight of two jobs means something else to their tenants."""
+    if np.array_equal(_weights(state, jobs), state.weight.take(jobs)):
+        return alike
+    _, numbers = np.unique(np.column_stack((alike, state.tenant.take(jobs))), axis=0, return_inverse=True)
+    return numbers.reshape(-1)
 
 
 class _Spots(Mapping[int, Spot]):

@@ -11,11 +11,14 @@ from typing import Any, Protocol
 
 from fairlead.model.assumptions import Assumption
 from fairlead.model.decision import Cause, Decision
-from fairlead.model.events import Event, FirstProgress, Progress, Started, Stopped
+from fairlead.model.events import Event, FirstProgress, Forgotten, Progress, Renumbered, Started, Stopped
+from fairlead.model.pre_emption import PreemptionLimits
+from fairlead.model.trial_jobs import CHECK_SHARE
 from fairlead.model.words import choose
 from fairlead.placement.pack import PLACERS
 from fairlead.policies.policy import Policy
 from fairlead.rounds.decide import Memory, Rules, decide
+from fairlead.rounds.due_checks import next_check_s
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
 
@@ -41,8 +44,15 @@ class Journal(Protocol):
     def decision(self, decision: Decision) -> None: ...
 
 
-# Engines confirm commands with these events; they do not call for a new decision.
-QUIET = (Started, Stopped, Progress, FirstProgress)
+class Decider(Protocol):
+    """Decides for a loop, and keeps what its policy remembers."""
+
+    def decide(self, state: State, cause: Cause) -> Decision:
+        """The decision of this instant. The loop journals it, and the state folds it, before the next call."""
+
+
+# Engines confirm commands with these events, and the log keeps its books; none calls for a new decision.
+QUIET = (Started, Stopped, Progress, FirstProgress, Forgotten, Renumbered)
 
 
 class When(StrEnum):
@@ -69,10 +79,19 @@ class Settings:
     task_switch: float = 0.03
     switching: Switching = Switching.RESTART
     trial_s: float | None = None  # time to measure a new model on a type, for any policy; None: as the policy declares
+    check_share: float = CHECK_SHARE  # part of a tenant's GPU time that checks of its declared speeds may take; 0: none
+    # What pre-emption may cost in an hour, GPU-seconds: in all, and for the jobs of any one tenant; None: no limit
+    preemption_gpu_s: float | None = None
+    tenant_preemption_gpu_s: float | None = None
 
     @property
     def rules(self) -> Rules:
-        return Rules(self.min_run_s, PLACERS[choose("placer", self.placer, PLACERS)])
+        return Rules(self.min_run_s, PLACERS[choose("placer", self.placer, PLACERS)], self.pre_emption)
+
+    @property
+    def pre_emption(self) -> PreemptionLimits:
+        in_all, of_tenant = self.preemption_gpu_s, self.tenant_preemption_gpu_s
+        return PreemptionLimits(*(math.inf if limit is None else limit for limit in (in_all, of_tenant)))
 
     def applied_to(self, policy: Policy) -> Policy:
         """The policy, which tries new models for as long as these settings demand."""
@@ -85,9 +104,9 @@ def settings_to_json(settings: Settings) -> dict[str, Any]:
 
 
 def settings_from_json(record: Mapping[str, Any]) -> Settings:
-    """The settings in a journal's header; older headers have `scatter` instead of a placer, and switched fast."""
+    """The settings in a journal's header; older headers have `scatter` instead of a placer, switched fast and did not check."""
     switching = Switching(record.get("switching", Switching.FAST))
-    values = {**record, "when": When(record["when"]), "switching": switching}
+    values = {"check_share": 0.0, **record, "when": When(record["when"]), "switching": switching}
     if values.pop("scatter", False):
         values["placer"] = "scatter"
     return Settings(**values)
@@ -118,6 +137,21 @@ class Run:
     carried: Carried | None = None  # for a run that continues from the folded state
 
 
+class HereDecider:
+    """Decides in this process, with a memory that can be carried to another run."""
+
+    def __init__(self, policy: Policy, settings: Settings, memory: Memory, *, explain: bool = True) -> None:
+        self.policy, self._settings, self._explain = settings.applied_to(policy), settings, explain
+        self.memory = memory
+
+    def decide(self, state: State, cause: Cause) -> Decision:
+        view = look(state, self.policy, self._settings.round_s, self._settings.check_share)
+        decision, self.memory = decide(
+            view, self.policy, self.memory, cause, self._settings.rules, explain=self._explain
+        )
+        return decision
+
+
 def run(
     engine: Engine,
     state: State,
@@ -133,9 +167,26 @@ def run(
 
     With `carried` the run continues where an earlier one ended; otherwise memory and deficits start empty.
     """
-    result, policy = Run(), settings.applied_to(policy)
     begin = carried or Carried.fresh(state)
-    memory, due_s, last_s = begin.memory, begin.due_s, begin.last_s
+    decider = HereDecider(policy, settings, begin.memory, explain=explain)
+    result = run_with(decider, engine, state, settings, journal, tick, begin)
+    assert result.carried is not None, "a run that ends says where it can be continued"
+    result.carried = replace(result.carried, memory=decider.memory)
+    return result
+
+
+def run_with(
+    decider: Decider,
+    engine: Engine,
+    state: State,
+    settings: Settings,
+    journal: Journal,
+    tick: Callable[[State], None] | None = None,
+    carried: Carried | None = None,
+) -> Run:
+    """Like `run`, with a decider that remembers by itself: the memory in `carried` is neither read nor changed."""
+    result, begin = Run(), carried or Carried.fresh(state)
+    due_s, last_s = begin.due_s, begin.last_s
     while True:
         # Events on an empty cluster made a decision due that was not taken: it is due now, not back then.
         wake_s = next_boundary(max(due_s, state.now_s), last_s, settings.round_s) if state.active else math.inf
@@ -144,7 +195,7 @@ def run(
         if state.active:
             result.rounds += boundaries(state.now_s, now_s, settings.round_s)
         if events is None or (not events and wake_s == math.inf):
-            result.carried = Carried(memory, due_s, last_s)
+            result.carried = Carried(begin.memory, due_s, last_s)
             return result
         rates = state.measured.version
         for event in events:
@@ -163,29 +214,29 @@ def run(
             continue
         state.pass_time(now_s)
         started_s = time.process_time()
-        decision, memory = decide(
-            look(state, policy, settings.round_s), policy, memory, cause, settings.rules, explain=explain
-        )
+        decision = decider.decide(state, cause)
         result.decision_cpu_s.append(time.process_time() - started_s)
         journal.decision(decision)
         state.fold(decision)
         engine.apply(decision)
         if cause is Cause.ROUND:
-            due_s, last_s = next_due_s(state, decision), now_s
+            due_s, last_s = next_due_s(state, decision, settings), now_s
         if tick is not None:
             tick(state)
 
 
-def next_due_s(state: State, decision: Decision) -> float:
+def next_due_s(state: State, decision: Decision, settings: Settings) -> float:
     """When a round's decision, just folded, should be reviewed if nothing happens.
 
     If nothing runs, only an event or a time that the policy waits for can change anything; if no job that is left can run
-    on this cluster, only an event can. Measured rates that still move call for the next round.
+    on this cluster, only an event can. Measured rates that still move call for the next round, and a check that is due for
+    its round.
     """
     if state.measured.moves and state.running:
         return decision.time_s
     waits = state.running or (decision.holds_until_s > decision.time_s and state.schedulable()[0].size)
-    return decision.holds_until_s if waits else math.inf
+    due_s = decision.holds_until_s if waits else math.inf
+    return min(due_s, next_check_s(state, settings.round_s, settings.check_share)) if due_s > decision.time_s else due_s
 
 
 def next_boundary(due_s: float, last_s: float, round_s: float) -> float:

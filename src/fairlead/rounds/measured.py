@@ -4,12 +4,14 @@ A group is the jobs of one tenant with one model. Its jobs inform each other and
 tenant, so that nobody is moved by the reports of somebody else's scripts. All numbers are logarithms of factors. For
 every type t,
 
-    goal_t  = c_t mean_t + (1 - c_t) base_t          c_t = 1 - prod_j (1 - c_jt)
+    goal_t  = c_t mean_t + (1 - c_t) base_t          c_t = 1 - prod_j (1 - c_jt);  1 from `SURE` on
     mean_t  = sum_j c_jt f_jt / sum_j c_jt           over the group's jobs j that are not over
 
 f_jt and c_jt are the factor and the confidence that the estimator reports for job j. base_t is what earlier jobs of the
 group left behind, or else 0: the table. If nobody stated speeds of the model, the scale of its rates is made up, and
 base_t is then the scale of the types that were observed, so that a first report does not change the ratios of types.
+From `SURE` on the base has no weight, because jobs may leave a type and never return: what is left of a wrong declaration
+would stay believed.
 
 The published level follows the goal: a difference of less than `BAND` changes nothing, so that shares do not flap and
 solvers are not woken, and from one round to the next the level moves by at most `STEP`.
@@ -18,6 +20,7 @@ solvers are not woken, and from one round to the next the level moves by at most
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +30,7 @@ from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 
 STEP = math.log(1.25)  # largest change of a factor between two rounds
 BAND = math.log(1.05)  # smaller differences are noise
+SURE = 0.7  # confidence from which a type counts as measured: two reports
 MOST = math.log(100.0)  # a factor beyond this is not credible where the table was profiled
 MOST_GROUPS = 10_000  # beyond this, groups without jobs are forgotten, the least recently reported first
 _SURE = 1.0 - 1e-9  # a confidence of 1 would have no logarithm of its doubt
@@ -65,9 +69,12 @@ class MeasuredRates:
         if group in self._groups and self._groups[group].end(job):
             self._publish(group, self._groups[group])
 
-    def trust(self, group: Group) -> None:
-        """Publish what is known about the group at once: it was measured on purpose."""
-        if group in self._groups and self._groups[group].settle():
+    def trust(self, group: Group, type_: int) -> None:
+        """Publish at once what is known about the group, which was measured on the type on purpose.
+
+        What was measured there replaces the base, so that none of what was declared remains in the mean.
+        """
+        if group in self._groups and self._groups[group].settle(type_):
             self.version += 1
 
     def next_round(self) -> None:
@@ -113,6 +120,14 @@ class MeasuredRates:
         for evidence in self._groups.values():
             evidence.widen(types)
         self._types = types
+
+    def renumber(self, position: Mapping[int, int]) -> None:
+        """Jobs have new positions; those without one are over."""
+        for evidence in self._groups.values():
+            evidence.jobs = {position[job]: known for job, known in evidence.jobs.items()}
+
+    def models(self) -> set[int]:
+        return {model for _, model in self._groups}
 
     def copy(self) -> MeasuredRates:
         other = MeasuredRates(self._types)
@@ -206,7 +221,8 @@ class _Evidence:
         c = np.clip(self.confidence, 0.0, 1.0)
         mean = self.total / np.maximum(self.weight, 1e-300)
         base = np.where(self.past > 0, self.base, self._scale())
-        goal = np.where(c > 1e-12, c * mean + (1.0 - c) * base, base)
+        weight = np.where(c >= SURE, 1.0, c)
+        goal = np.where(c > 1e-12, weight * mean + (1.0 - weight) * base, base)
         return np.clip(goal, -MOST, MOST) if self.scaled else goal
 
     def _scale(self) -> float:
@@ -230,8 +246,11 @@ class _Evidence:
         self.limited = moves & (self.level != goal)
         return not np.array_equal(self.level, before)
 
-    def settle(self) -> bool:
-        """Move the level to the goal; whether it changed."""
+    def settle(self, type_: int) -> bool:
+        """Make the mean of the type its base and move the level to the goal; whether it changed."""
+        if self.weight[type_] > 0:
+            self.base[type_] = self.total[type_] / self.weight[type_]
+            self.past[type_] = max(self.past[type_], self.confidence[type_])
         before, self.level = self.level, self.goal()
         self.anchor, self.limited = self.level.copy(), np.zeros(self.types, dtype=np.bool_)
         return not np.array_equal(self.level, before)

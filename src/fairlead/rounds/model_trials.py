@@ -4,12 +4,15 @@ A model is new to a tenant until a job of that tenant has run on every GPU type 
 the type with the most memory first (ICS 2025). The job does its own work meanwhile. One job of a group is
 tried; the others wait for it, and later jobs of the group start from what it taught. Whether new models are tried at
 all is for the policy to declare (`RoundPolicy.trial_s`), or for the settings of the run.
+
+A running job that is moved to a type to check its declared speed there (`rounds/due_checks.py`) is on trial as well, but
+no other job waits for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +20,16 @@ import numpy as np
 
 from fairlead.model.arrays import IntArray
 from fairlead.model.decision import Decision
-from fairlead.model.lifecycle import HAS_GPUS, Phase
+from fairlead.model.lifecycle import ENDED, HAS_GPUS, Phase
 from fairlead.model.outcomes import Reason
 from fairlead.model.trial_jobs import TrialJob, WaitsForTrials
-from fairlead.rounds.measured import Group
+from fairlead.rounds.measured import SURE, Group
 from fairlead.rounds.speeds import draw_up_rates, group_of, trust_measured
 
 if TYPE_CHECKING:
     from fairlead.rounds.state import State
 
-SURE = 0.7  # confidence from which a type counts as measured before the time of its trial is over
+CHECK_S = 60.0  # to measure a job on a type, where the policy does not declare how long
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,14 @@ class ModelTrials:
     def gpu_s(self) -> float:
         return sum(cost.gpu_s for cost in self.cost.values())
 
+    def renumber(self, position: Mapping[int, int]) -> None:
+        """Jobs have new positions; those without one are over."""
+        self.new = {position[j] for j in self.new}
+        self.on = {position[j]: trial for j, trial in self.on.items()}
+
+    def models(self) -> set[int]:
+        return {model for table in (self.tried, self.unfit, self.cost) for _, model in table}
+
     def copy(self) -> ModelTrials:
         other = ModelTrials()
         other.restore(self.to_json())
@@ -94,13 +105,16 @@ def _or_none(time_s: float) -> float | None:
 
 
 def jobs_to_try(state: State, trial_s: float) -> list[TrialJob]:
-    """The job of each new model that is tried or comes next, in order of arrival, without rows of a view."""
+    """The jobs on trial and the next one of each new model, in order of arrival, without rows of a view.
+
+    With a `trial_s` of 0 new models are not tried, and only checks can be under way.
+    """
     first: dict[Group, int] = {}
-    for j in _new_jobs(state):
+    for j in _new_jobs(state) if trial_s else ():
         group = group_of(state, j)
         if group not in first or j in state.trials.on:
             first[group] = j
-    trials = (_trial_job(state, j, trial_s) for j in sorted(first.values()))
+    trials = (_trial_job(state, j, trial_s) for j in sorted({*first.values(), *state.trials.on}))
     return [trial for trial in trials if trial is not None]
 
 
@@ -131,24 +145,28 @@ def types_to_try(state: State, j: int) -> tuple[int, ...]:
 
 def _trial_job(state: State, j: int, trial_s: float) -> TrialJob | None:
     """None if there is nothing left to try, or if the job holds GPUs that a policy gave it."""
-    trial, types = state.trials.on.get(j), types_to_try(state, j)
+    trial, types = state.trials.on.get(j), types_to_try(state, j) if trial_s and j in state.trials.new else ()
     width, u = int(state.width[j]), int(state.tenant[j])
     if trial is None:
         return None if state.held_gpus[j] or not types else TrialJob(j, None, u, width, types, state.now_s)
     is_sure = state.measured.confidence(group_of(state, j))[trial.type] >= SURE
-    until_s = state.now_s if is_sure else min(trial.began_s, state.now_s) + trial_s
+    until_s = state.now_s if is_sure else min(trial.began_s, state.now_s) + (trial_s or CHECK_S)
     types = tuple(t for t in types if t != trial.type)
     return TrialJob(j, None, u, width, types, until_s) if types or until_s > state.now_s else None
 
 
 def _new_jobs(state: State) -> Iterator[int]:
-    return (j for j in sorted(state.trials.new) if state.phase[j] == Phase.WAITING or state.phase[j] in HAS_GPUS)
+    return (j for j in sorted(state.trials.new) if _may_run(state, j))
+
+
+def _may_run(state: State, j: int) -> bool:
+    return (state.phase[j] == Phase.WAITING and j not in state.pauses) or int(state.phase[j]) in HAS_GPUS
 
 
 def trial_costs(state: State) -> dict[str, dict[str, TrialCost]]:
     """What trials cost, by tenant and model."""
     tenants = list(state.tenants)
-    models = {int(state.model[j]): spec.model for j, spec in enumerate(state.specs)}
+    models = state.labels.model_names()
     costs: dict[str, dict[str, TrialCost]] = {}
     for (u, m), cost in state.trials.cost.items():
         costs.setdefault(tenants[u], {})[models[m]] = cost
@@ -159,6 +177,9 @@ def trial_costs(state: State) -> dict[str, dict[str, TrialCost]]:
 
 
 def note_arrival(state: State, j: int) -> None:
+    """A job of a new model is tried, unless its nodes are fixed: trials take whatever nodes have room."""
+    if state.exact_nodes[j]:
+        return
     if state.learner is not None and not state.estimator.knows(state.specs[j].model):
         state.trials.new.add(j)
 
@@ -179,6 +200,8 @@ def fold_trials(state: State, decision: Decision) -> None:
             end_trial(state, j, tried=True)
     for j in decision.trials:
         if j in starts:
+            if state.held_type[j] >= 0:  # it has run there, so an error on the next type is that of the type
+                trials.tried.setdefault(group_of(state, j), set()).add(int(state.held_type[j]))
             type_ = int(state.cluster.node_type[starts[j][0][0]])
             trials.on[j] = ModelTrial(type_, sum(count for _, count in starts[j]), decision.time_s)
 
@@ -191,8 +214,8 @@ def note_unfit(state: State, jobs: IntArray) -> None:
         group, type_ = group_of(state, j), state.trials.on[j].type
         state.trials.unfit.setdefault(group, set()).add(type_)
         end_trial(state, j, tried=True)
-        for other in sorted(state.trials.new):
-            if group_of(state, other) == group:
+        for other in range(state.jobs):
+            if group_of(state, other) == group and int(state.phase[other]) not in ENDED:
                 draw_up_rates(state, other)
         state.queue.fixed = {}
 
@@ -212,10 +235,13 @@ def leave_trials(state: State, jobs: IntArray, *, over: bool, tried: bool = Fals
 
 
 def end_trial(state: State, j: int, *, tried: bool) -> None:
-    """Count the cost of a trial; with `tried` the type is not tried again, and what was measured counts at once."""
+    """Count the cost of a trial; with `tried` the type is not tried again, and what was measured counts at once.
+
+    A check of a job that has not reported anything is repeated: nobody may avoid it by reporting seldom.
+    """
     trials, group = state.trials, group_of(state, j)
     trial, cost = trials.on.pop(j), trials.cost.get(group, TrialCost())
     trials.cost[group] = TrialCost(cost.trials + 1, cost.gpu_s + trial.gpus * (state.now_s - trial.since_s))
-    if tried:
+    if tried and (j in trials.new or state.measured.confidence(group)[trial.type] > 0):
         trials.tried.setdefault(group, set()).add(trial.type)
-        trust_measured(state, group)
+        trust_measured(state, group, trial.type)

@@ -36,6 +36,11 @@ class Queue:
     def leave(self, jobs: IntArray) -> None:
         self._gone += jobs.tolist()
 
+    def forget(self, *columns: str) -> None:
+        """Drop columns that something else than the queue has changed."""
+        for name in columns:
+            self.fixed.pop(name, None)
+
     def come_back(self, jobs: IntArray) -> None:
         for j in jobs.tolist():
             if j in self._gone:  # `jobs` was not read since it was held

@@ -48,8 +48,9 @@ def _seen(draft: Draft) -> Outcomes:
     Window           the policy did not consider the job
     Capacity         within a round: running jobs stay, and no type has enough free GPUs
     MinRun           at a round: jobs that must stay leave too few GPUs, or the policy wanted to give the job some
-    Fragmented       enough are free, but not on one node, or not on nodes where it runs
+    Fragmented       enough are free, but not on one node, not on nodes where it runs, or not on as many as it needs
     Quota            enough are free, but its tenant may not use them
+    PreemptionLimit  the policy wanted to give the job GPUs of jobs that may not be pre-empted now
     NodeDown         the nodes that are up cannot hold it
     """
     view = draft.view
@@ -68,7 +69,7 @@ def _seen(draft: Draft) -> Outcomes:
 
 
 def successors(draft: Draft, stop: dict[int, Spot], start: dict[int, Spot]) -> dict[int, tuple[int, ...]]:
-    """Job that stops and does not start elsewhere -> jobs that start on its nodes; by permanent position."""
+    """Job that stops and does not start elsewhere -> jobs that start on its nodes; by position in the state."""
     pre_empted = [j for j in stop if j not in start]
     if not pre_empted:
         return {}
@@ -76,7 +77,7 @@ def successors(draft: Draft, stop: dict[int, Spot], start: dict[int, Spot]) -> d
     for k, spot in start.items():
         for node, _ in spot:
             on_node.setdefault(node, []).append(k)
-    job = draft.view.job
+    job = draft.view.position
     by_node = {node: set(job[rows].tolist()) for node, rows in on_node.items()}
     for trial, spot in draft.trial_starts.items():
         for node, _ in spot:
@@ -165,6 +166,8 @@ def _reasons(draft: Draft, after: _After) -> IntArray:
         reason[after.fits & _fragmented(draft, after)] = Reason.FRAGMENTED
         if view.quotas is not None:
             reason[after.fits & ~_TenantHoldings(draft, after).allowed] = Reason.QUOTA
+    if draft.held_back:
+        reason[np.isin(after.rows, list(draft.held_back))] = Reason.PREEMPTION_LIMIT
     if draft.denied:
         reason[np.isin(after.rows, list(draft.denied))] = Reason.QUOTA
     if np.count_nonzero(view.capacity != view.cluster.capacity):
@@ -172,7 +175,7 @@ def _reasons(draft: Draft, after: _After) -> IntArray:
     return reason
 
 
-_TURNS = (Reason.SHARE, Reason.ORDER, Reason.WINDOW, Reason.MIN_RUN)
+_TURNS = (Reason.SHARE, Reason.ORDER, Reason.WINDOW, Reason.MIN_RUN, Reason.PREEMPTION_LIMIT)
 
 
 def _granted(draft: Draft) -> BoolArray:
@@ -207,7 +210,17 @@ def _fragmented(draft: Draft, after: _After) -> BoolArray:
     one_node = after.most(draft.view.cluster.largest_node) >= after.width
     no_room = after.most(_most_on_one_node(draft, after)) < after.width
     no_spot = _granted(draft)[after.rows] & ~draft.pinned.any()  # beside pinned jobs it may have been wanted elsewhere
-    return np.asarray(no_spot | (one_node & no_room))
+    fragmented = np.asarray(no_spot | (one_node & no_room))
+    exact = draft.view.exact_nodes[after.rows]
+    for r in exact.nonzero()[0].tolist():
+        fragmented[r] = not _has_gap(draft, after, r, int(exact[r]))
+    return fragmented
+
+
+def _has_gap(draft: Draft, after: _After, r: int, nodes: int) -> bool:
+    """Whether a type on which the job runs has as many nodes with room for their part as the job needs."""
+    roomy = draft.view.cluster.node_type[after.node_free >= after.width[r] // nodes]
+    return bool((np.bincount(roomy, minlength=len(after.free))[after.runs[r]] >= nodes).any())
 
 
 class _TenantHoldings:
@@ -241,7 +254,7 @@ def _with_numbers(draft: Draft, after: _After, reason: IntArray) -> Outcomes:
             a[of_this], b[of_this] = numbers(draft, after.only(of_this))
     terms = draft.allocation.answer.terms
     return Outcomes(
-        job=draft.view.job[after.rows],
+        job=draft.view.position[after.rows],
         reason=reason,
         wanted=after.width,
         free=after.most_free.astype(np.int64),
@@ -276,6 +289,11 @@ def _min_run(draft: Draft, after: _After) -> _Numbers:
     return after.total(_pinned_gpus(draft)), draft.pins_until_s
 
 
+def _pre_emption_limit(draft: Draft, after: _After) -> _Numbers:
+    assert draft.budget is not None
+    return float(draft.budget.spent[draft.scope]), float(draft.budget.most[draft.scope])
+
+
 def _fragments(draft: Draft, after: _After) -> _Numbers:
     with_some = np.bincount(draft.view.cluster.node_type, after.node_free > 0, len(after.free))
     return after.most(_most_on_one_node(draft, after)).astype(np.float64), after.total(with_some)
@@ -297,6 +315,7 @@ _NUMBERS = {
     Reason.ORDER: _order,
     Reason.WINDOW: _window,
     Reason.MIN_RUN: _min_run,
+    Reason.PREEMPTION_LIMIT: _pre_emption_limit,
     Reason.FRAGMENTED: _fragments,
     Reason.QUOTA: _quota,
     Reason.NODE_DOWN: _node_down,

@@ -16,6 +16,7 @@ from fairlead.model.arrays import IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Cause, Decision, Why
 from fairlead.model.jobs import JobSpec
+from fairlead.model.limits import TenantLimits
 from fairlead.model.outcomes import REASON_OF_CODE, Outcomes, Reason
 from fairlead.model.quotas import Quota
 
@@ -35,8 +36,12 @@ _EVENTS: dict[str, type[ev.Event]] = {
     "cancelled": ev.Cancelled,
     "held": ev.Held,
     "released": ev.Released,
+    "renumbered": ev.Renumbered,
+    "forgotten": ev.Forgotten,
     "tenant_set": ev.TenantSet,
     "policy_set": ev.PolicySet,
+    "settings_set": ev.SettingsSet,
+    "limits_set": ev.LimitsSet,
     "node_down": ev.NodeDown,
     "node_up": ev.NodeUp,
     "node_usable": ev.NodeUsable,
@@ -44,11 +49,22 @@ _EVENTS: dict[str, type[ev.Event]] = {
     "node_removed": ev.NodeRemoved,
 }
 _NAMES = {kind: name for name, kind in _EVENTS.items()}
+# Fields that are omitted where they have the default of their event.
+_OPTIONAL = ("measured", "unfit", "reason", "setbacks", "again_s", "instead_of")
 _FLOATS = ("rate", "samples", "cost_s", "resume_s", "part", "gpus")
 
 
 def to_line(record: dict[str, Any]) -> str:
     return json.dumps(record, separators=(",", ":"), allow_nan=False)
+
+
+def spec_to_json(spec: JobSpec) -> dict[str, Any]:
+    """The description of a job; the last fields only where they are set, which is rare."""
+    record = asdict(spec)
+    for name in ("nodes", "run_limit_s"):
+        if record[name] is None:
+            del record[name]
+    return record
 
 
 def spec_from_json(record: dict[str, Any]) -> JobSpec:
@@ -61,7 +77,10 @@ def _floats(values: Any) -> Any:
 
 
 class Records:
-    """Converts records to and from JSON. Jobs and nodes are positions here and names in JSON, numbered on arrival."""
+    """Converts records to and from JSON. Jobs and nodes are positions here and names in JSON, numbered on arrival.
+
+    Positions of jobs change when earlier ones are forgotten, as in the state.
+    """
 
     def __init__(self, cluster: Cluster, ids: Iterable[str] = ()) -> None:
         self._nodes = list(cluster.nodes)
@@ -72,31 +91,39 @@ class Records:
     def to_json(self, record: Record) -> dict[str, Any]:
         if isinstance(record, Decision):
             return self._decision_to_json(record)
+        if isinstance(record, ev.Advised):
+            return {**self._decision_to_json(record.decision), "event": "advised", "time_s": record.time_s}
         if isinstance(record, ev.Arrived):
             self._meet(record.spec)
-            return {"event": "arrived", "time_s": record.time_s, "job": asdict(record.spec)}
+            return {"event": "arrived", "time_s": record.time_s, "job": spec_to_json(record.spec)}
         if isinstance(record, ev.NodeAdded):
             self._meet_node(record.name)
         row: dict[str, Any] = {"event": _NAMES[type(record)]}
         for field in fields(record):
             value = getattr(record, field.name)
-            if (field.name == "measured" and value) or (field.name == "unfit" and not value):
-                continue  # the usual case is omitted
+            if field.name in _OPTIONAL and value == field.default:
+                continue
             if field.name == "jobs":
                 value = self._names(value)
             elif field.name == "node":
                 value = self._nodes[value]
             elif field.name == "quotas":
                 value = [asdict(quota) for quota in value]
+            elif field.name == "limits":
+                value = asdict(value)
             elif isinstance(value, np.ndarray):
                 value = value.tolist()
             row[field.name] = value
+        if isinstance(record, ev.Forgotten):
+            self._forget(record.jobs)
         return row
 
     def from_json(self, row: dict[str, Any]) -> Record:
         name = row.pop("event")
         if name == "decision":
             return self._decision_from_json(row)
+        if name == "advised":
+            return ev.Advised(row["time_s"], self._decision_from_json(row))
         kind = _EVENTS[name]
         if kind is ev.Arrived:
             spec = spec_from_json(row["job"])
@@ -107,13 +134,17 @@ class Records:
         for field, build in self._builders().items():
             if field in row:
                 row[field] = build(row[field])
+        if kind is ev.Forgotten:
+            self._forget(row["jobs"])
         return kind(**row)
 
     def _builders(self) -> dict[str, Callable[[Any], Any]]:
         return {
             "jobs": self._positions,
+            "leases": lambda numbers: np.array(numbers, dtype=np.int64),
             "node": self._node.__getitem__,
             "quotas": lambda quotas: tuple(Quota(**quota) for quota in quotas),
+            "limits": lambda limits: TenantLimits(**limits),
             **dict.fromkeys(_FLOATS, _floats),
         }
 
@@ -127,6 +158,7 @@ class Records:
             "start": {job: {self._nodes[node]: count for node, count in spot} for job, spot in starts},
             "holds_until_s": None if math.isinf(decision.holds_until_s) else decision.holds_until_s,
             "solver": decision.solver,
+            **({"by_clock": True} if decision.by_clock else {}),
             **({"trials": [self._ids[j] for j in decision.trials]} if decision.trials else {}),
             **({} if decision.why is None else self._why_to_json(decision.why)),
         }
@@ -182,11 +214,17 @@ class Records:
             solver=row["solver"],
             why=self._why_from_json(row),
             trials=tuple(self._position[id_] for id_ in row.get("trials", ())),
+            by_clock=row.get("by_clock", False),
         )
 
     def _meet(self, spec: JobSpec) -> None:
         self._position[spec.id] = len(self._ids)
         self._ids.append(spec.id)
+
+    def _forget(self, jobs: IntArray) -> None:
+        gone = set(jobs.tolist())
+        self._ids = [id_ for j, id_ in enumerate(self._ids) if j not in gone]
+        self._position = {id_: j for j, id_ in enumerate(self._ids)}
 
     def _meet_node(self, name: str) -> None:
         """Assign a position to a new node; a node that returns keeps its position."""

@@ -7,62 +7,110 @@ from dataclasses import replace
 
 import numpy as np
 
+from fairlead.model.allocation import Allocation, Level
 from fairlead.model.decision import Cause, Decision
-from fairlead.model.events import PolicySet
+from fairlead.model.errors import InputError
+from fairlead.model.events import PolicySet, SettingsSet
+from fairlead.model.view import View
 from fairlead.policies import find_round_policy
-from fairlead.policies.policy import Policy
+from fairlead.policies.policy import Policy, RoundPolicy
 from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
-from fairlead.rounds.loop import QUIET, Carried, Settings, next_due_s
+from fairlead.rounds.loop import QUIET, Carried, Settings, next_due_s, settings_from_json
 from fairlead.rounds.records import Record
 from fairlead.rounds.state import State
 
 
 def replay(
-    records: Iterable[Record], state: State, policy: Policy, settings: Settings, *, follow: bool = True
+    records: Iterable[Record],
+    state: State,
+    policy: Policy,
+    settings: Settings,
+    *,
+    follow: bool = True,
+    known: bool = True,
+    memory: Memory | None = None,
 ) -> Iterator[tuple[Decision, Decision]]:
     """Yield (recorded, decided now) for every decision; the state follows the recorded ones.
 
     Where the policy was set, as after a restart of the service, memory is empty again; with `follow` that policy
-    decides from there on.
+    decides from there on. Settings apply from where they were set. The run began with `memory`, or without any; if that
+    is not `known`, decisions count from where the policy was set. A decision that the wall clock cut short counts as decided
+    again, with an empty memory after it; another policy (without `follow`) decides there as everywhere.
     """
-    memory, policy = Memory(), settings.applied_to(policy)
+    memory = memory or Memory()
     for record in records:
+        if isinstance(record, SettingsSet):
+            settings = settings_from_json(record.settings)
         if isinstance(record, PolicySet):
-            memory = Memory()
+            memory, known = Memory(), True
             if follow:
-                policy = settings.applied_to(find_round_policy(record.policy).with_parameters(record.parameters))
-        if isinstance(record, Decision):
+                policy = _policy_set(record)
+        if isinstance(record, Decision) and known:
             state.pass_time(record.time_s)
-            view = look(state, policy, settings.round_s)
-            again, memory = decide(view, policy, memory, record.cause, settings.rules)
+            if record.by_clock and follow:
+                again, memory = record, Memory()
+            else:
+                view = look(state, settings.applied_to(policy), settings.round_s, settings.check_share)
+                again, memory = decide(view, settings.applied_to(policy), memory, record.cause, settings.rules)
             yield record, again
         state.fold(record)
 
 
-def carry(records: Iterable[Record], state: State, policy: Policy, settings: Settings) -> tuple[Policy, Carried]:
-    """Fold the records into `state`; returns the policy that decides after the last of them, and what its loop carries.
+def carry(
+    records: Iterable[Record], state: State, policy: Policy, settings: Settings, carried: Carried | None = None
+) -> tuple[Policy, Settings, Carried]:
+    """Fold the records into `state`; returns the policy that decides after the last of them, the settings that apply
+    there, and what its loop carries. `carried` is what it carried before the first of them.
 
     Only decisions are recorded, so the memory is rebuilt by repeating all of them.
     """
-    carried, policy = Carried.fresh(state), settings.applied_to(policy)
+    carried = carried or Carried.fresh(state)
     for record in records:
         if isinstance(record, Decision):
             state.pass_time(record.time_s)
-            view = look(state, policy, settings.round_s)
-            _, memory = decide(view, policy, carried.memory, record.cause, settings.rules, explain=False)
+            memory = Memory()
+            if not record.by_clock:
+                tries = settings.applied_to(policy)
+                view = look(state, tries, settings.round_s, settings.check_share)
+                _, memory = decide(view, tries, carried.memory, record.cause, settings.rules, explain=False)
             carried = replace(carried, memory=memory)
-        rates = state.measured.version
-        state.fold(record)
+        if isinstance(record, SettingsSet):
+            settings = settings_from_json(record.settings)
         if isinstance(record, PolicySet):
-            policy = settings.applied_to(find_round_policy(record.policy).with_parameters(record.parameters))
-            carried = Carried.fresh(state)
-        elif isinstance(record, Decision):
-            if record.cause is Cause.ROUND:
-                carried = replace(carried, due_s=next_due_s(state, record), last_s=record.time_s)
-        elif not isinstance(record, QUIET) or state.measured.version != rates:
-            carried = replace(carried, due_s=min(carried.due_s, record.time_s))
-    return policy, carried
+            policy = _policy_set(record)
+        carried = fold_carried(state, record, carried, settings)
+    return policy, settings, carried
+
+
+def fold_carried(state: State, record: Record, carried: Carried, settings: Settings) -> Carried:
+    """Fold the record; returns what the loop carries after it, apart from what a decision changes in its memory."""
+    rates = state.measured.version
+    state.fold(record)
+    if isinstance(record, PolicySet):
+        return Carried.fresh(state)
+    if isinstance(record, Decision):
+        if record.cause is Cause.EVENT:
+            return carried
+        return replace(carried, due_s=next_due_s(state, record, settings), last_s=record.time_s)
+    if not isinstance(record, QUIET) or state.measured.version != rates:
+        return replace(carried, due_s=min(carried.due_s, record.time_s))
+    return carried
+
+
+def _policy_set(record: PolicySet) -> Policy:
+    """The policy of the record. One that is not known here, or not with these parameters, fails only if it must decide:
+    a service replaces such a policy before it has decided anything.
+    """
+    try:
+        return find_round_policy(record.policy).with_parameters(record.parameters)
+    except InputError as error:
+        problem = error
+
+    def allocate(view: View, memory: object) -> tuple[Allocation, object]:
+        raise problem
+
+    return RoundPolicy(record.policy, str(problem), "", Level.GRANTS, allocate)
 
 
 def same(one: Decision, other: Decision) -> bool:

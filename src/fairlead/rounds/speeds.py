@@ -49,7 +49,7 @@ def label_rates(state: State, j: int) -> None:
 
 
 def _types_of(state: State, spec: JobSpec) -> TypesOfKind:
-    kinds, kind = state.labels.types_of_kind, (spec.model, spec.gpus, spec.types, spec.relaxed)
+    kinds, kind = state.labels.types_of_kind, (spec.model, spec.gpus, spec.types, spec.relaxed, spec.nodes)
     if kind not in kinds:
         rates = allowed_rates(spec, state.cluster, state.estimator)
         mixable = mixable_types(spec, state.cluster, state.estimator)
@@ -125,10 +125,10 @@ def next_round_measured(state: State) -> None:
         _look_again(state)
 
 
-def trust_measured(state: State, group: Group) -> None:
-    """A model was measured on purpose: its rates take effect at once."""
+def trust_measured(state: State, group: Group, type_: int) -> None:
+    """A model was measured on a type on purpose: its rates take effect at once."""
     before = state.measured.version
-    state.measured.trust(group)
+    state.measured.trust(group, type_)
     if state.measured.version != before:
         _look_again(state)
 
@@ -195,8 +195,7 @@ def forget_spread(state: State, j: int) -> None:
 
 
 def _look_again(state: State) -> None:
-    for name in ("rate", "ideal_rate", "alike", "measured_group"):
-        state.queue.fixed.pop(name, None)
+    state.queue.forget("rate", "ideal_rate", "alike", "measured_group")
 
 
 def rate_at_their_spots(state: State, jobs: IntArray, time_s: float) -> FloatArray:

@@ -1,6 +1,7 @@
 """The current state, folded from events and decisions, one column per fact. Replaying a journal gives the same state.
 
-Columns of jobs grow as jobs arrive; a round touches only the active jobs.
+Columns of jobs grow as jobs arrive, and shrink when jobs that have ended are forgotten; a round touches only the active
+jobs.
 """
 
 from __future__ import annotations
@@ -20,21 +21,33 @@ from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import Phase, Step, advance
 from fairlead.model.outcomes import Reason
+from fairlead.model.pre_emption import Charge
 from fairlead.model.quotas import Quota, Quotas, quota_table
 from fairlead.rates.estimator import Estimator
 from fairlead.rates.three_layer import Learns
 from fairlead.rounds.columns import COLUMNS
+from fairlead.rounds.departing import (
+    Departure,
+    How,
+    charge_lost_work,
+    charge_pre_emptions,
+    charge_restarts,
+    note_departures,
+    note_stops,
+)
+from fairlead.rounds.describing import describe
+from fairlead.rounds.forgetting import forget
 from fairlead.rounds.holding import occupy, release
 from fairlead.rounds.labels import Labels
 from fairlead.rounds.measured import MeasuredRates
 from fairlead.rounds.model_trials import ModelTrials, fold_trials, leave_trials, note_arrival, note_started, note_unfit
 from fairlead.rounds.nodes import NodeEvent, Nodes
+from fairlead.rounds.pausing import Pause, end_pauses, note_setback
 from fairlead.rounds.queue import Queue
-from fairlead.rounds.restarting import RestartCosts, expected_restart_s, note_restarts
+from fairlead.rounds.restarting import RestartCosts, note_restarts
 from fairlead.rounds.serving import leave_served, serve
 from fairlead.rounds.speeds import (
     draw_up_again,
-    draw_up_rates,
     end_measured,
     expected_factors,
     label_rates,
@@ -49,6 +62,7 @@ from fairlead.rounds.waiting import note_outcomes, set_reason
 class State:
     """The state of a run. It is mutable on purpose, because it stays open for the whole run."""
 
+    number: IntArray
     phase: IntArray
     tenant: IntArray
     model: IntArray
@@ -59,11 +73,13 @@ class State:
     width_set: IntArray
     weight: FloatArray
     relaxed: BoolArray
+    exact_nodes: IntArray
     mixable_row: IntArray
     total: FloatArray
     restart_s: FloatArray
     started_warm: BoolArray
     done: FloatArray
+    safe: FloatArray
     rate: FloatArray
     at_s: FloatArray
     resume_s: FloatArray
@@ -79,7 +95,10 @@ class State:
     end_s: FloatArray
     leases: IntArray
     restarts: IntArray
+    setbacks: IntArray
+    refusals: IntArray
     migrations: IntArray
+    restart_gpu_s: FloatArray
     reason: IntArray
     reason_s: FloatArray
     reason_free: IntArray
@@ -96,6 +115,7 @@ class State:
         self.learner: Learns | None = estimator if isinstance(estimator, Learns) else None
         self.now_s = 0.0
         self.moment = 0  # number of folds
+        self.forgotten = 0  # number of jobs that arrived and were forgotten
         self.specs: list[JobSpec] = []
         self.position: dict[str, int] = {}
         self.spots: list[Spot] = []
@@ -103,7 +123,7 @@ class State:
         self.tenants: dict[str, int] = {}
         self.labels = Labels()
         self.tenant_weight: list[float] = []
-        self._given_weight = dict(tenant_weight or {})
+        self.given_weight = dict(tenant_weight or {})  # of tenants, whether they have appeared or not
         self._given_quotas: dict[int, tuple[Quota, ...]] = {}
         self.quotas: Quotas | None = None
         self.best_rate = np.zeros((0, len(cluster.types)))  # j,t  the table's samples/s at the reference width
@@ -118,6 +138,9 @@ class State:
         self.queue = Queue()
         self.terms: dict[int, dict[str, float]] = {}  # waiting job -> the policy's own numbers about it
         self.spread_rate: dict[int, float] = {}  # job -> samples/s on its spot, if lower than on the fewest nodes
+        self.departures: dict[int, Departure] = {}  # job that ran and holds no GPUs -> how it came off them
+        self.pre_empted: list[Charge] = []  # of the last hour before the newest of them, in order of time
+        self.pauses: dict[int, Pause] = {}  # waiting job -> until when it is not started again
         self.run_nowhere: set[int] = set()  # jobs that have not ended and that no node or mix of nodes can run
 
         # Integrals over time since the first arrival.
@@ -167,10 +190,12 @@ class State:
     def schedulable(self) -> tuple[IntArray, dict[str, Any]]:
         """Active jobs that some node can run, and a cache of their columns that never change.
 
-        A job whose hardware has left the cluster is hidden from policies until such hardware joins.
+        A job whose hardware has left the cluster is hidden from policies until such hardware joins, and one that pauses
+        until its pause is over.
         """
         jobs = self.active_jobs
         hidden = [j for j in self.run_nowhere if self.phase[j] != Phase.HELD and not self.held_gpus[j]]
+        hidden += self.pauses
         if not hidden:
             return jobs, self.queue.fixed
         return jobs[~np.isin(jobs, hidden)], {}
@@ -244,18 +269,9 @@ class State:
         self.position[spec.id] = j
         self.spots.append(NOWHERE)
         self.last_spots.append(NOWHERE)
+        self.number[j] = self.forgotten + j
         self.tenant[j] = self._tenant(spec.tenant)
-        self.model[j] = self.labels.model(spec)
-        self.kind[j] = self.labels.kind(spec)
-        self.arrival_s[j] = spec.arrival_s
-        self.width[j] = spec.gpus
-        self.width_set[j] = self.labels.width_set(spec)
-        self.weight[j] = spec.weight
-        self.relaxed[j] = spec.relaxed
-        if spec.steps is not None:
-            self.total[j] = spec.steps * self.estimator.samples_per_step(spec.model, spec.gpus)
-        self.restart_s[j] = expected_restart_s(self, spec.model)
-        draw_up_rates(self, j)
+        describe(self, j, spec)
         note_arrival(self, j)
         self.crowd_in[j] = self.crowd_s
         self.first_arrival_s = min(self.first_arrival_s, event.time_s)
@@ -274,11 +290,17 @@ class State:
         stop, start = set(event.stop.tolist()), set(event.start.tolist())
         for jobs, step in ((stop - start, Step.STOP), (stop & start, Step.MOVE), (start - stop, Step.START)):
             self.step(np.array(sorted(jobs), dtype=np.int64), step)
+        end_pauses(self, start if self.pauses else ())
+        note_stops(self, event)
+        if event.stop.size:
+            charge_pre_emptions(self, event)
         release(self, event.stop, event.time_s)
         occupy(self, event.start, event.spots, event.time_s)
 
     def _started(self, event: ev.Started) -> None:
         self.step(event.jobs, Step.STARTED)
+        charge_restarts(self, event.jobs, event.resume_s)
+        self.refusals[event.jobs] = 0
         self.at_s[event.jobs] = event.time_s
         self.rate[event.jobs] = event.rate
         self.resume_s[event.jobs] = event.resume_s
@@ -302,33 +324,39 @@ class State:
 
     def _stopped(self, event: ev.Stopped) -> None:
         self.step(event.jobs, Step.STOPPED)
-        self.report(event.jobs, event.samples, 0.0, event.time_s)
+        self._keep(event)
         note_never_fits(self, event.jobs)
 
     def _lost(self, event: ev.Lost) -> None:
         self.step(event.jobs, Step.LOST)
-        self.report(event.jobs, event.samples, 0.0, event.time_s)
+        charge_lost_work(self, event.jobs, event.samples, event.time_s)
+        note_departures(self, event.jobs, event.time_s, How.LOST, event.reason)
+        self._keep(event)
         if event.unfit:
             note_unfit(self, event.jobs)
         leave_trials(self, event.jobs, over=False)
         release(self, event.jobs, event.time_s)
+        note_setback(self, event)
         note_never_fits(self, event.jobs)
 
     def _refused(self, event: ev.Refused) -> None:
         self.step(event.jobs, Step.REFUSED)
+        note_departures(self, event.jobs, event.time_s, How.REFUSED, event.reason)
         leave_trials(self, event.jobs, over=False)
         release(self, event.jobs, event.time_s)
+        note_setback(self, event)
         note_never_fits(self, event.jobs)
 
     def _finished(self, event: ev.Finished) -> None:
         self.step(event.jobs, Step.FINISHED)
         leave_served(self, event.jobs, event.time_s)
         leave_trials(self, event.jobs, over=True, tried=True)
-        self.report(event.jobs, event.samples, 0.0, event.time_s)
+        self._keep(event)
         self._end(event.jobs, event.time_s)
 
     def _failed(self, event: ev.Failed) -> None:
         self.step(event.jobs, Step.FAILED)
+        note_departures(self, event.jobs, event.time_s, How.FAILED, event.reason)
         self._end(event.jobs, event.time_s)
 
     def _cancelled(self, event: ev.Cancelled) -> None:
@@ -342,7 +370,7 @@ class State:
 
     def _held(self, event: ev.Held) -> None:
         self.step(event.jobs, Step.HOLD)
-        self.report(event.jobs, event.samples, 0.0, event.time_s)
+        self._keep(event)
         leave_trials(self, event.jobs, over=False)
         release(self, event.jobs, event.time_s)
         self._leave_queue(event.jobs)
@@ -350,22 +378,35 @@ class State:
 
     def _back(self, event: ev.Released) -> None:
         """Return jobs to the queue; time on hold counts neither as waiting nor as contention."""
+        held = event.jobs[self.phase[event.jobs] == Phase.HELD]
         self.step(event.jobs, Step.RELEASE)
-        set_reason(self, event.jobs, Reason.UNDECIDED, event.time_s)
+        end_pauses(self, event.jobs.tolist())
+        set_reason(self, held, Reason.UNDECIDED, event.time_s)
         note_never_fits(self, event.jobs)
-        self.crowd_in[event.jobs] += self.crowd_s - self.crowd_out[event.jobs]
-        self.crowd_out[event.jobs] = math.nan
-        self.active += len(event.jobs)
-        self.queue.come_back(event.jobs)
+        self.crowd_in[held] += self.crowd_s - self.crowd_out[held]
+        self.crowd_out[held] = math.nan
+        self.active += len(held)
+        self.queue.come_back(held)
+
+    def _renumbered(self, event: ev.Renumbered) -> None:
+        self.leases[event.jobs] = event.leases
 
     def _tenant_set(self, event: ev.TenantSet) -> None:
         u = self._tenant(event.tenant)
         self.tenant_weight[u] = event.weight
         self._given_quotas[u] = event.quotas
+        self.queue.forget("weight", "alike")
         self.draw_up_quotas()
 
-    def _policy_set(self, event: ev.PolicySet) -> None:
-        pass
+    def _no_change(self, event: ev.PolicySet | ev.SettingsSet | ev.LimitsSet) -> None:
+        pass  # it changes how decisions are made, or what may be submitted
+
+    def _advised(self, event: ev.Advised) -> None:
+        decision = event.decision
+        if decision.why is not None:
+            note_outcomes(self, decision.why.outcomes, event.time_s)
+        starts = decision.start[self.held_gpus[decision.start] == 0]
+        set_reason(self, starts[self.reason[starts] > 0], Reason.UNDECIDED, event.time_s)
 
     def _node(self, event: NodeEvent) -> None:
         self.nodes.fold(event)
@@ -389,6 +430,10 @@ class State:
         self.rate[jobs] = rate
         self.at_s[jobs] = time_s
 
+    def _keep(self, event: ev.Stopped | ev.Lost | ev.Held | ev.Finished) -> None:
+        self.report(event.jobs, event.samples, 0.0, event.time_s)
+        self.safe[event.jobs] = event.samples
+
     def _end(self, jobs: IntArray, time_s: float) -> None:
         release(self, jobs, time_s)
         self.rate[jobs] = 0.0
@@ -399,6 +444,7 @@ class State:
         self._leave_queue(jobs)
 
     def _leave_queue(self, jobs: IntArray) -> None:
+        end_pauses(self, jobs.tolist() if self.pauses else ())
         if self.reason[jobs].any():
             set_reason(self, jobs, Reason.UNDECIDED, self.now_s)
         self.crowd_out[jobs] = self.crowd_s
@@ -408,7 +454,7 @@ class State:
     def _tenant(self, name: str) -> int:
         u = self.tenants.setdefault(name, len(self.tenants))
         if u == len(self.tenant_weight):
-            self.tenant_weight.append(self._given_weight.get(name, 1.0))
+            self.tenant_weight.append(self.given_weight.get(name, 1.0))
             self.draw_up_quotas()
         return u
 
@@ -421,6 +467,10 @@ class State:
             self.labels.width_set(spec)
             label_rates(self, j)
         note_spread(self, (j for j, spot in enumerate(self.spots) if len(spot) > 1))
+
+    def quotas_of(self, u: int) -> tuple[Quota, ...]:
+        """The limits of a tenant, by its position."""
+        return self._given_quotas.get(u, ())
 
     def draw_up_quotas(self) -> None:
         self.quotas = quota_table(self._given_quotas, len(self.tenants), self.cluster.types)
@@ -451,8 +501,13 @@ _FOLD: dict[type, Callable[[State, Any], None]] = {
     ev.Cancelled: State._cancelled,
     ev.Held: State._held,
     ev.Released: State._back,
+    ev.Renumbered: State._renumbered,
+    ev.Forgotten: forget,
     ev.TenantSet: State._tenant_set,
-    ev.PolicySet: State._policy_set,
+    ev.PolicySet: State._no_change,
+    ev.SettingsSet: State._no_change,
+    ev.LimitsSet: State._no_change,
+    ev.Advised: State._advised,
     ev.NodeDown: State._node,
     ev.NodeUp: State._node,
     ev.NodeUsable: State._node,

@@ -19,6 +19,7 @@ from fairlead.placement.pool import free_after
 from fairlead.placement.quotas import more_than
 from fairlead.placement.rounding import charge
 from fairlead.rounds.draft import Draft
+from fairlead.rounds.limiting import may_stop
 
 
 def pin_trials(draft: Draft) -> None:
@@ -55,6 +56,15 @@ def _stays(draft: Draft, trial: TrialJob) -> bool:
     return trial.row is not None and (draft.cause is Cause.EVENT or trial.until_s > draft.view.now_s)
 
 
+def types_on_trial(draft: Draft) -> set[int]:
+    """Types on which a job is on trial after the decision so far."""
+    spots = _spots(draft)
+    after = {
+        trial.job: spots[trial.row] for trial in draft.view.trial_jobs if trial.row is not None
+    } | draft.trial_starts
+    return {draft.view.cluster.type_of[after[job][0][0]] for job in draft.on_trial}
+
+
 def _type_of(draft: Draft, trial: TrialJob) -> int:
     assert trial.row is not None
     return draft.view.cluster.type_of[draft.view.spots[trial.row][0][0]]
@@ -74,8 +84,8 @@ def _start(draft: Draft, trial: TrialJob, spot: Spot) -> None:
 
 def _make_room(draft: Draft, trial: TrialJob) -> Spot | None:
     """GPUs of the next type, after jobs were taken off them if necessary; None if there are too few, or by quotas."""
-    free = _free(draft)
-    nodes = _nodes(draft, trial.types[0], free)
+    free = free_gpus(draft)
+    nodes = nodes_of(draft, trial.types[0], free)
     short, beyond = trial.gpus - sum(free[n] for n in nodes), _beyond_quota(draft, trial)
     victims = list[int]()
     if short > 0 or beyond > 0:
@@ -83,16 +93,17 @@ def _make_room(draft: Draft, trial: TrialJob) -> Spot | None:
         if candidates is None:
             return None
         victims = candidates
-    if not _is_within_quotas(draft, trial, victims):
+    own = [] if trial.row is None else [trial.row]
+    if not is_within_quotas(draft, trial, victims) or not may_stop(draft, [*own, *victims]):
         return None
     if victims:
         _take_off(draft, victims)
-        free = _free(draft)
-        nodes = _nodes(draft, trial.types[0], free)
-    return _spot(nodes, free, trial.gpus)
+        free = free_gpus(draft)
+        nodes = nodes_of(draft, trial.types[0], free)
+    return spot_on(nodes, free, trial.gpus)
 
 
-def _free(draft: Draft) -> list[int]:
+def free_gpus(draft: Draft) -> list[int]:
     """n  GPUs that are free after the decision so far."""
     view = draft.view
     taken = (*draft.changed.values(), *draft.trial_starts.values())
@@ -101,14 +112,14 @@ def _free(draft: Draft) -> list[int]:
     return free
 
 
-def _nodes(draft: Draft, type_: int, free: list[int]) -> list[int]:
+def nodes_of(draft: Draft, type_: int, free: list[int]) -> list[int]:
     """Nodes of the type that are up, the emptiest first."""
     view = draft.view
     nodes = (n for n, t in enumerate(view.cluster.type_of) if t == type_ and view.node_up[n])
     return sorted(nodes, key=lambda n: (-free[n], n))
 
 
-def _spot(nodes: list[int], free: list[int], gpus: int) -> Spot:
+def spot_on(nodes: list[int], free: list[int], gpus: int) -> Spot:
     counts: dict[int, int] = {}
     for n in nodes:
         counts[n] = min(free[n], gpus - sum(counts.values()))
@@ -151,7 +162,7 @@ def _beyond_quota(draft: Draft, trial: TrialJob) -> float:
     return float(_held(draft, t, [])[trial.tenant] + trial.gpus - quotas.most[trial.tenant, t])
 
 
-def _is_within_quotas(draft: Draft, trial: TrialJob, victims: list[int]) -> bool:
+def is_within_quotas(draft: Draft, trial: TrialJob, victims: list[int]) -> bool:
     """Whether the tenant may hold the GPUs of the trial once the victims have left theirs."""
     quotas, t = draft.view.quotas, trial.types[0]
     if quotas is None:

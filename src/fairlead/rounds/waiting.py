@@ -27,12 +27,12 @@ def note_outcomes(state: State, outcomes: Outcomes, time_s: float) -> None:
         state.terms.update(zip(jobs.tolist(), rows, strict=True))
 
 
-def set_reason(state: State, jobs: IntArray, reason: Reason, time_s: float) -> None:
-    """Set a reason that needs no numbers and no decision."""
+def set_reason(state: State, jobs: IntArray, reason: Reason, time_s: float, a: float = 0.0, b: float = 0.0) -> None:
+    """Set a reason that needs no decision."""
     state.reason[jobs] = reason
     state.reason_s[jobs] = time_s
     state.reason_free[jobs] = 0
-    state.reason_a[jobs] = state.reason_b[jobs] = 0.0
+    state.reason_a[jobs], state.reason_b[jobs] = a, b
     _forget_terms(state, jobs)
 
 
@@ -46,4 +46,5 @@ def reason_sentence(state: State, j: int) -> str | None:
     reason = Reason(int(state.reason[j]))
     numbers = (float(column[j]) for column in (state.reason_a, state.reason_b, state.reason_s))
     words = sentence(reason, int(state.width[j]), int(state.reason_free[j]), *numbers)
-    return None if words is None else f"{reason.code}: {words}"
+    cause = state.pauses[j].cause if reason is Reason.BACK_OFF and j in state.pauses else ""
+    return None if words is None else f"{reason.code}: {words}{f' ({cause})' if cause else ''}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 URL, TOKEN, CREDENTIALS = "FAIRLEAD_URL", "FAIRLEAD_TOKEN", "FAIRLEAD_CREDENTIALS"
 DEFAULT_URL = "http://127.0.0.1:7411"
+_LIMITS = ("queue_full", "too_many_submits", "checkpoints_full")  # of a tenant, whatever the status is
 TIMEOUT_S = 120.0  # ends a hang; a busy service may need a minute, and the user can always interrupt
 
 
@@ -157,9 +158,16 @@ class Client:
         message = f"{message}; {remedy}" if remedy else message
         if response.status == 401 and not self.token:
             message += f" (no token: set {TOKEN}, or use the account that started the service)"
-        kinds: dict[int, type[FairleadError]] = {401: NotAllowedError, 403: NotAllowedError, 404: NotFoundError}
+        kinds: dict[int, type[FairleadError]] = {
+            401: NotAllowedError,
+            403: NotAllowedError,
+            404: NotFoundError,
+            410: NotFoundError,
+        }
         if code == "can_never_run":
             return ImpossibleError(message)
+        if code in _LIMITS:
+            return NotAllowedError(message)
         if response.status in (400, 413, 422):
             return InputError(message)
         return kinds.get(response.status, RefusedError)(message)

@@ -10,6 +10,7 @@
     checkpoint_dir: ckpt      max_retries: 2       grace: 30s
     steps: 20000              weight: 1
     processes: per-node       (or per-gpu: starts `run` for each, with RANK, WORLD_SIZE, MASTER_ADDR ... set; default: once)
+    resources: {memory: 8GiB} (that its processes may use together; default: no limit of its own)
     warm: true                (or the modules to import ahead: a restart takes a process that has imported them already)
 
 `resources: {gpus: [1, 2, 4]}`, with or without accelerators, lists all GPU counts that the job can run on; the largest
@@ -31,7 +32,7 @@ from fairlead.engines.requests import Command
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
 from fairlead.model.jobs import MOST_GPUS, MOST_STEPS, JobSpec
-from fairlead.model.units import parse_duration
+from fairlead.model.units import parse_duration, parse_memory
 from fairlead.traces.marked_yaml import Marked, parse_yaml
 
 KIND = "job/1"
@@ -44,6 +45,8 @@ _LOADER = "LD_"  # would bypass the engine: its wrapper starts with these variab
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z", re.ASCII)
 # PyTorch imports its compiler with the first optimiser, which takes as long as the rest of it.
 WARM_MODULES = ("torch", "torch._dynamo", "fairlead.lease")
+
+LONGEST_TYPE = 63  # characters in the name of a GPU type
 
 Name = Annotated[str, Field(pattern=_NAME)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS, strict=True)]
@@ -59,6 +62,16 @@ def seconds(value: Any) -> Any:
         raise ValueError(error.message) from None
 
 
+def gib(value: Any) -> Any:
+    """GiB from a number or a size such as 8GiB; a pydantic validator."""
+    if isinstance(value, bool):
+        raise ValueError("is a boolean; wanted a size such as 8GiB")
+    try:
+        return parse_memory(value) if isinstance(value, (str, int, float)) else value
+    except InputError as error:
+        raise ValueError(error.message) from None
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,7 +79,7 @@ class _Strict(BaseModel):
 class Accelerator(_Strict):
     """One alternative: a number of GPUs of one type."""
 
-    type: str
+    type: Annotated[str, Field(max_length=LONGEST_TYPE)]
     gpus: Count = 1
 
 
@@ -101,6 +114,10 @@ class Resources(_Strict):
     gpus: Annotated[
         tuple[Count, ...], BeforeValidator(lambda v: [v] if isinstance(v, int) else v), Field(max_length=64)
     ] = ()
+
+    memory: Annotated[float, BeforeValidator(gib)] | None = Field(
+        default=None, description="Memory of the machine that all processes of the job may use together, such as 8GiB."
+    )
 
     @model_validator(mode="after")
     def _only_one_list(self) -> Resources:
@@ -249,6 +266,7 @@ class JobFile(_Strict):
             max_retries=self.max_retries,
             processes=self.processes,
             warm=self.warm,
+            memory_gib=self.resources.memory,
         )
 
 
@@ -282,6 +300,9 @@ def job_schema() -> dict[str, Any]:
             **short,
             "description": f"TYPE:GPUS, a list of those, or a mapping TYPE: GPUS; {choice}.",
         }
+    schema["$defs"]["Resources"]["properties"]["memory"]["anyOf"] = [
+        {"type": kind} for kind in ("number", "string", "null")
+    ]
     schema["properties"]["grace"] = {"anyOf": [{"type": "number"}, {"type": "string"}], "default": "30s"}
     schema["properties"]["warm"] |= {
         "anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}],

@@ -1,74 +1,160 @@
-"""Policies of the service, by name and with parameters from JSON."""
+"""Policies that a service can run: the registered ones, and those in files that its operator named.
+
+A file is never run in the API or the scheduler: it is loaded by the child that decides, and by a process of its own
+(`python -m fairlead.service.live_policies`) that describes it at the start and tries new parameters.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import replace
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import parse_short_form
 from fairlead.model.errors import FairleadError, InputError
 from fairlead.model.events import Arrived
 from fairlead.model.jobs import JobSpec
-from fairlead.model.view import View
-from fairlead.policies import ROUND_POLICIES, find_round_policy
+from fairlead.policies import REGISTRY, ROUND_POLICIES, as_round_policy, find_round_policy, register
 from fairlead.policies.policy import Policy
 from fairlead.rates.estimator import TableEstimator
 from fairlead.rates.profile import Profile, Speed
 from fairlead.rounds.decide import Memory, decide
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
+from fairlead.studies.policy_lab.plugins import load_policy
 
-NAMES = list(ROUND_POLICIES)  # policies that a service can run
-
-
-class UnusablePolicyError(FairleadError):
-    """A policy that cannot decide with its parameters."""
+POLICY_MEMORY_GIB = 8.0  # enough for libraries that reserve address space, such as numba and PyTorch
+TRIAL_S = 60.0  # how long a file may take to load and to decide one small round
 
 
-def configured(name: str, parameters: Mapping[str, Any]) -> Policy:
-    """The policy with these parameters, each of the type of its default; JSON lists become tuples."""
-    policy = find_round_policy(name)
-    known = policy.parameters
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
-    for key, value in values.items():
-        if key in known and not _same_type(value, known[key]):
-            raise InputError(f"parameters.{key}: wanted a value like {known[key]!r}")
-    return policy.with_parameters(values)
+class PolicyFailedError(FairleadError):
+    """A policy that did not decide, with the reason."""
 
 
-def tried(name: str, parameters: Mapping[str, Any]) -> Policy:
-    """The configured policy, after a trial round: a value of the right type may still make no sense."""
-    policy = configured(name, parameters)
-    state = _small_state()
+@dataclass(frozen=True, slots=True)
+class PolicyCard:
+    """What the API shows about a policy."""
+
+    name: str
+    summary: str = ""
+    paper: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def card_of(policy: Policy) -> PolicyCard:
+    return PolicyCard(policy.name, policy.summary, policy.paper, policy.parameters)
+
+
+REGISTERED = {name: card_of(policy) for name, policy in ROUND_POLICIES.items()}
+
+
+def configured(name: str, parameters: Mapping[str, Any], files: Sequence[str] = ()) -> Policy:
+    """The policy with these parameters, each within its range. Loading `files` runs them."""
+    if name not in REGISTRY:
+        load_files(files)
+    return find_round_policy(name).with_parameters(parameters)
+
+
+def load_files(files: Sequence[str]) -> list[Policy]:
+    """Register the policies of files such as `mine.py:POLICY` in this process. Loading a file runs it."""
+    policies = [as_round_policy(load_policy(file)) for file in files]
+    for file, policy in zip(files, policies, strict=True):
+        try:
+            register(policy)
+        except InputError as error:
+            raise InputError(f"--policy-file {file}: {error}") from None
+    return policies
+
+
+def describe_files(files: Sequence[str]) -> dict[str, PolicyCard]:
+    """What the files contain, found out in a process of its own. InputError: they cannot be used."""
+    if not files:
+        return {}
     try:
-        decide(look(state, policy, 60.0), policy, Memory())
-    except InputError:
-        raise
-    except Exception as error:  # any failure here is caused by a wrong value
-        defaults = ", ".join(f"{key}={value!r}" for key, value in find_round_policy(name).parameters.items())
+        done = subprocess.run(_command(files), stdout=subprocess.PIPE, timeout=TRIAL_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"--policy-file: loading {', '.join(files)} took more than {TRIAL_S:g} s") from None
+    return {card["name"]: PolicyCard(**card) for card in _answer(files, done.returncode, done.stdout)}
+
+
+async def try_apart(files: Sequence[str], name: str, parameters: Mapping[str, Any]) -> None:
+    """Decide one small round with a policy of the files, in a process of its own. InputError: it cannot."""
+    trial = await asyncio.create_subprocess_exec(*_command(files, name, parameters), stdout=asyncio.subprocess.PIPE)
+    try:
+        output, _ = await asyncio.wait_for(trial.communicate(), TRIAL_S)
+    except TimeoutError:
+        raise InputError(f"parameters: {name} did not decide a small round within {TRIAL_S:g} s") from None
+    finally:
+        if trial.returncode is None:
+            trial.kill()
+    _answer(files, trial.returncode or 0, output)
+
+
+def tried(policy: Policy) -> Policy:
+    """The policy, after a trial round: a value of the right type may still make no sense."""
+    try:
+        decide(look(_small_state(), policy, 60.0), policy, Memory())
+    except Exception as error:  # any failure here is caused by the policy or a wrong value
+        values = ", ".join(f"{key}={value!r}" for key, value in policy.parameters.items()) or "no parameters"
         raise InputError(
-            f"parameters: {name} cannot decide with them ({type(error).__name__}: {error}); the defaults are {defaults}"
+            f"parameters: {policy.name} cannot decide with {values} ({type(error).__name__}: {error})"
         ) from None
     return policy
 
 
-def usable(name: str, parameters: Mapping[str, Any]) -> Policy:
-    """The configured policy for the scheduler; only it raises UnusablePolicyError, if it cannot decide."""
+def limit_memory(gib: float) -> None:
+    """Limit what this process may add to its address space.
+
+    It also writes no core file, and is the first process that a machine without memory kills.
+    """
+    with open("/proc/self/statm", encoding="ascii") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    most = size + int(gib * (1 << 30))
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")
+
+
+def _command(files: Sequence[str], name: str | None = None, parameters: Mapping[str, Any] | None = None) -> list[str]:
+    task = json.dumps({"files": list(files), "name": name, "parameters": dict(parameters or {})})
+    return [sys.executable, "-m", "fairlead.service.live_policies", task]
+
+
+def _answer(files: Sequence[str], code: int, output: bytes) -> list[dict[str, Any]]:
     try:
-        policy = configured(name, parameters)
+        answer = json.loads(output) if code == 0 else None
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise InputError(f"--policy-file {', '.join(files)}: the process that loaded it ended with code {code}")
+    if "refused" in answer:
+        raise InputError(answer["refused"])
+    cards: list[dict[str, Any]] = answer["cards"]
+    return cards
+
+
+def _main(task_json: str) -> None:
+    """Describe the policies of the files, after a trial of one of them; what they print goes to standard error."""
+    task = json.loads(task_json)
+    limit_memory(POLICY_MEMORY_GIB)
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        if task["name"] is not None:
+            tried(configured(task["name"], task["parameters"], task["files"]))
+        cards = [asdict(card_of(policy)) for policy in load_files(task["files"])]
+        answer = json.dumps({"cards": cards}, default=repr)
     except InputError as error:
-        raise UnusablePolicyError(str(error)) from None
-
-    def allocate(view: View, memory: object) -> tuple[Allocation, object]:
-        try:
-            return policy.allocate(view, memory)
-        except InputError as error:
-            raise UnusablePolicyError(str(error)) from None
-
-    return replace(policy, allocate=allocate)
+        answer = json.dumps({"refused": str(error)})
+    os.write(ours, answer.encode())
 
 
 def _small_state() -> State:
@@ -82,11 +168,5 @@ def _small_state() -> State:
     return state
 
 
-def _same_type(value: Any, default: Any) -> bool:
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(value, bool) and isinstance(default, bool)
-    if isinstance(default, (int, float)):
-        return isinstance(value, (int, float)) and math.isfinite(value)
-    if isinstance(default, tuple):
-        return isinstance(value, tuple) and all(_same_type(part, 0.0) for part in value)
-    return default is None or isinstance(value, type(default))
+if __name__ == "__main__":
+    _main(sys.argv[1])

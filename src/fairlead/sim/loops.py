@@ -12,8 +12,8 @@ from fairlead.policies.policy import AnyPolicy, Policy, TaskPolicy
 from fairlead.rounds.loop import Journal, Run, Settings, run
 from fairlead.rounds.state import State
 from fairlead.sim.rounds.engine import SimEngine
-from fairlead.sim.tasks.engine import run_tasks
-from fairlead.sim.truth import Truth
+from fairlead.sim.tasks.engine import check_world, run_tasks
+from fairlead.sim.truth import Truth, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,30 @@ class Loop:
     profiling: bool  # new models may be measured first
     changes: bool  # nodes may join and leave
     places: bool  # jobs have nodes, so they move between them, and the hidden speeds of nodes matter
+    check: Callable[[World], None]  # raises an error if the world has what that loop does not simulate
 
 
 def loop_for(policy: AnyPolicy) -> Loop:
     """The loop of rounds, or the loop of single tasks."""
     if isinstance(policy, TaskPolicy):
         return Loop(
-            "single tasks", partial(_run_tasks, policy), faults=False, profiling=False, changes=False, places=False
+            "single tasks",
+            partial(_run_tasks, policy),
+            faults=False,
+            profiling=False,
+            changes=False,
+            places=False,
+            check=partial(check_world, policy),
         )
-    return Loop("rounds", partial(_run_rounds, policy), faults=True, profiling=True, changes=True, places=True)
+    return Loop(
+        "rounds",
+        partial(_run_rounds, policy),
+        faults=True,
+        profiling=True,
+        changes=True,
+        places=True,
+        check=lambda world: None,
+    )
 
 
 def _run_rounds(policy: Policy, stage: Stage) -> tuple[Run, float]:

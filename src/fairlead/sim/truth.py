@@ -36,6 +36,10 @@ class World:
     profiling_s: float = 0.0  # time to measure a new model on one type before it is scheduled; 0: its speeds are known
     report_s: float = 120.0  # where speeds are learnt, running jobs report theirs this often
     sensing_noise: float = 0.0  # relative standard deviation of the speed in a report
+    start_s: float = (
+        0.0  # from the decision to start a new job until it works; that of other jobs is their restart cost
+    )
+    notice_s: float = 0.0  # until the scheduler knows that a job has arrived, or has ended and left its GPUs
 
     def __post_init__(self) -> None:
         for name, (low, high) in (
@@ -53,6 +57,9 @@ class World:
             raise InputError(f"profiling takes {self.profiling_s} s on a type: wanted from 0 to a day")
         if not 0 <= self.sensing_noise <= 1:
             raise InputError(f"sensing noise {self.sensing_noise}: wanted from 0 to 1, such as 0.05")
+        for what, time_s in (("a first start takes", self.start_s), ("news take", self.notice_s)):
+            if not 0 <= time_s <= 86400:
+                raise InputError(f"{what} {time_s} s: wanted from 0 to a day")
         if not 1 <= self.report_s <= 86400:
             raise InputError(f"reports every {self.report_s} s: wanted from a second to a day")
         if self.checkpoint_s <= 0 or self.repair_s <= 0:

@@ -6,11 +6,14 @@ The same job therefore gets the same values whatever else the file contains.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from hashlib import blake2b
 
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import MEMORY_GIB
 from fairlead.model.jobs import JobSpec
+from fairlead.model.past import Past
 from fairlead.model.words import counted, did_you_mean
 from fairlead.rates.profile import Profile, chip_of
 from fairlead.traces.importers.rows import Options, Row
@@ -38,17 +41,24 @@ class Assigner:
         self.options = options
         self._used: dict[str, None] = {}  # notes, in the order of first use
         self._unknown: Counter[tuple[str, str]] = Counter()  # jobs by (type that they ran on, type used instead)
+        self.past: dict[str, Past] = {}  # by job, if the file says what happened to them
+        self.tells_past = False
+        self._by_name: Counter[bool] = Counter()  # jobs by whether their name showed the model
         self._ended: Counter[str] = Counter()  # jobs that did not complete, by how they ended
         self._models: dict[tuple[int, str], tuple[str, ...]] = {}
         self._known = frozenset(options.profile.models) if options.profile else frozenset()
+        for pattern, model in options.models:
+            if options.profile and model not in self._known:
+                hint = did_you_mean(model, self._known)
+                raise InputError(f'models: "{pattern}" is mapped to "{model}", which is not in the profile; {hint}')
         self._gpus = set(options.profile.gpus) if options.profile else set()
         self._references: dict[tuple[str | None, tuple[str, ...]], str] = {}
         self._steps_per_s: dict[tuple[str, str, int, int | None], float] = {}
 
     def job(self, row: Row) -> JobSpec:
-        model, steps = row.model, row.steps
+        model, steps, model_from = row.model, row.steps, ""
         if model is None:
-            model = self._chosen_model(row)
+            model, model_from = self._model_of(row)
         elif self.options.profile and model not in self._known:
             table = GAVELS_TABLE if GAVELS_NAME in model else "a profile that has it"
             raise InputError(
@@ -66,6 +76,9 @@ class Assigner:
                 self._unknown[row.ran_on, reference] += 1
         if row.ended:
             self._ended[row.ended] += 1
+        if row.past is not None:
+            self.tells_past = True
+            self.past[row.id] = replace(row.past, model_from=model_from or row.past.model_from)
         return JobSpec(
             row.id, self._tenant(row), model, row.submit_s, row.gpus, steps,
             row.widths, row.types, row.weight, row.relaxed,
@@ -80,7 +93,10 @@ class Assigner:
         )
         endings = ", ".join(f"{jobs} {ended}" for ended, jobs in self._ended.most_common())
         ended = (f"jobs that did not complete count as long as they ran: {endings} (--completed-only leaves them out)",)
-        return (*self._used, *unknown, *(ended if endings else ()))
+        named = self._by_name[True]
+        of = counted(self._by_name.total(), "job")
+        names = (f"model: by the name of the job for {named} of {of} (--models); the column model_from says which",)
+        return (*self._used, *(names if named else ()), *unknown, *(ended if endings else ()))
 
     def _tenant(self, row: Row) -> str:
         if row.tenant:
@@ -92,6 +108,15 @@ class Assigner:
             return DEFAULT_TENANT
         self._note(f"tenant: one of {self.options.tenants}, by a hash of the job's id and seed {self.options.seed}")
         return f"tenant-{pick(self.options.seed, 'tenant', row.id, self.options.tenants) + 1}"
+
+    def _model_of(self, row: Row) -> tuple[str, str]:
+        """The model of a job whose file names none, and how it was found."""
+        if self.options.models and row.past is not None:
+            by_name = next((m for pattern, m in self.options.models if fnmatchcase(row.past.name, pattern)), None)
+            self._by_name[by_name is not None] += 1
+            if by_name is not None:
+                return by_name, "name"
+        return self._chosen_model(row), "drawn"
 
     def _chosen_model(self, row: Row) -> str:
         reference = self._reference(row)

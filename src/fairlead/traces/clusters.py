@@ -5,7 +5,8 @@
       - {count: 9, gpu: v100, gpus: 4}                  # memory_gib from a table by GPU type
       - {count: 2, gpu: a100, gpus: 8, memory_gib: 80, name: dgx}
 
-`count` is 1 if it is left out; nodes are called `<name or gpu>-1`, `-2`, ... GPUs may be spelt as drivers spell them.
+`count` is 1 if it is left out; nodes are called `<name or gpu>-1`, `-2`, ... Real host names are listed instead of a count,
+as in `{hosts: "gpu[01-04,7]", gpu: v100, gpus: 4}`. GPUs may be spelt as drivers spell them.
 Machine lists of other systems are read as well: see `traces.machines`.
 """
 
@@ -13,18 +14,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster, parse_short_form
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import MEMORY_GIB, canonical_gpu
+from fairlead.model.slurm_text import compress_hosts, expand_hosts
 from fairlead.traces.files import create_text, read_text
 from fairlead.traces.machines import find_machine_list, parse_machines
 from fairlead.traces.marked_yaml import Marked, check_kind, parse_yaml
 
 KIND = "cluster/1"
-_GROUP_KEYS = ("count", "gpu", "gpus", "memory_gib", "name")
-_SHORT_FORM = re.compile(r"[^:,/\\]+:[^:,/\\]*(,[^:,/\\]+:[^:,/\\]*)*\Z")
+_GROUP_KEYS = ("count", "gpu", "gpus", "memory_gib", "name", "hosts")
+_SHORT_FORM = re.compile(r"[^:/\\]+:[^/\\]*\Z")
 _NODE_NAME = re.compile(r"(.*)-([1-9]\d*)\Z", re.DOTALL)
 
 
@@ -72,32 +75,41 @@ def format_cluster(cluster: Cluster) -> str:
     lines = [f"fairlead: {KIND}", "nodes:"]
     for group in groups_of(cluster):
         name = "" if group.name is None else f", name: {_quoted(group.name)}"
+        which = f"hosts: {_quoted(compress_hosts(group.hosts))}" if group.hosts else f"count: {group.count}"
         lines.append(
-            f"  - {{count: {group.count}, gpu: {_quoted(group.gpu)}, gpus: {group.gpus}, memory_gib: {group.memory!r}{name}}}"
+            f"  - {{{which}, gpu: {_quoted(group.gpu)}, gpus: {group.gpus}, memory_gib: {group.memory!r}{name}}}"
         )
     return "\n".join(lines) + "\n"
 
 
 def groups_of(cluster: Cluster) -> Sequence[NodeGroup]:
-    """The cluster as input of `build_cluster`: runs of equal, consecutively numbered nodes."""
+    """The cluster as input of `build_cluster`: runs of equal nodes that are numbered from 1, or else listed by name."""
     groups: list[NodeGroup] = []
-    last: tuple[int, int, str, int] | None = None
+    used: dict[str, int] = {}  # numbers by prefix
     for label, type_, gpus in zip(cluster.nodes, cluster.node_type.tolist(), cluster.node_gpus.tolist(), strict=True):
         prefix, number = _split_name(label)
-        if groups and last == (type_, gpus, prefix, number - 1):
-            old = groups[-1]
-            groups[-1] = NodeGroup(old.count + 1, old.gpu, old.gpus, old.memory_gib, old.name)
+        kind = (cluster.gpu[type_], gpus, float(cluster.memory_gib[type_]))
+        if number == used.get(prefix, 0) + 1:
+            used[prefix] = number
+            new = NodeGroup(1, *kind, None if prefix == cluster.types[type_] else prefix)
         else:
-            name = None if prefix == cluster.types[type_] else prefix
-            groups.append(NodeGroup(1, cluster.gpu[type_], gpus, float(cluster.memory_gib[type_]), name))
-        last = (type_, gpus, prefix, number)
+            new = NodeGroup(1, *kind, hosts=(label,))
+        old = groups[-1] if groups else None
+        if old is not None and (*kind, new.name, not new.hosts) == (*_kind(old), old.name, not old.hosts):
+            groups[-1] = replace(old, count=old.count + 1, hosts=old.hosts + new.hosts)
+        else:
+            groups.append(new)
     return groups
+
+
+def _kind(group: NodeGroup) -> tuple[str, int, float]:
+    return group.gpu, group.gpus, group.memory
 
 
 def _from_short_form(text: str, aliases: Mapping[str, str]) -> Cluster:
     try:
         parts = (part.partition(":") for part in text.split(","))
-        return parse_short_form(",".join(f"{canonical_gpu(gpu, aliases)}:{rest}" for gpu, _, rest in parts))
+        return parse_short_form(",".join(f"{canonical_gpu(gpu, aliases)}{colon}{rest}" for gpu, colon, rest in parts))
     except InputError as error:
         raise error if error.message.startswith("cluster ") else error.at(f'cluster "{text}"') from None
 
@@ -112,12 +124,14 @@ def _group(item: Marked, aliases: Mapping[str, str]) -> NodeGroup:
     memory = fields.get("memory_gib")
     name = fields.get("name")
     try:
+        hosts = tuple(expand_hosts(fields["hosts"].text())) if "hosts" in fields else ()
         return NodeGroup(
-            count=fields["count"].whole() if "count" in fields else 1,
+            count=fields["count"].whole() if "count" in fields else len(hosts) or 1,
             gpu=canonical_gpu(fields["gpu"].text(), aliases),
             gpus=fields["gpus"].whole(),
             memory_gib=None if memory is None else memory.number(),
             name=None if name is None else name.text(),
+            hosts=hosts,
         )
     except InputError as error:
         raise error if error.path else error.at(item.path, _line_of(fields, error, item)) from None

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
+from fairlead.model.past import Past
 from fairlead.model.words import counted, did_you_mean
 from fairlead.rates.profile import Profile
 from fairlead.traces.assign import Assigner
 from fairlead.traces.files import create_text, open_text, sha256_of
 from fairlead.traces.importers import alibaba, gavel, logs, own, philly_csv, philly_log, pollux, sacct
-from fairlead.traces.importers.rows import LeftOut, Options, TraceFormat
+from fairlead.traces.importers.rows import LeftOut, ModelPatterns, Options, TraceFormat
 from fairlead.traces.importers.times import format_time
 from fairlead.traces.sorting import Line, sort_lines
 
@@ -45,6 +46,7 @@ class Trace:
     format: str
     sha256: str = ""
     notes: tuple[str, ...] = ()
+    past: Mapping[str, Past] = field(default_factory=dict)  # by job, if another scheduler ran them
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ def read_trace(
     completed_only: bool = False,
     pin_types: bool = False,
     aliases: Mapping[str, str] | None = None,
+    models: ModelPatterns = (),
 ) -> Trace:
     """A workload from a file.
 
@@ -93,7 +96,7 @@ def read_trace(
     See `Options` for the others.
     """
     options = Options(
-        profile, seed, tenants, reference, timezone, skip_bad_lines, completed_only, pin_types, aliases or {}
+        profile, seed, tenants, reference, timezone, skip_bad_lines, completed_only, pin_types, aliases or {}, models
     )
     known = find_format(format) if format else detect_format(path)
     assigner, tally = Assigner(options), Tally()
@@ -102,7 +105,7 @@ def read_trace(
     if origin_s:
         jobs = [replace(job, arrival_s=job.arrival_s - origin_s) for job in jobs]
     name, notes = _describe(path, known, assigner, tally, origin_s)
-    return Trace(tuple(jobs), name, known.name, sha256_of(path), notes)
+    return Trace(tuple(jobs), name, known.name, sha256_of(path), notes, assigner.past)
 
 
 def convert_trace(
@@ -119,12 +122,12 @@ def convert_trace(
         raise InputError("source and target are the same file; choose another target", path=str(target))
     known = find_format(format) if format else detect_format(source)
     assigner, tally = Assigner(options or Options()), Tally()
-    lines = sort_lines(_lines(read_jobs(source, known, assigner, tally)))
+    lines = sort_lines(_lines(read_jobs(source, known, assigner, tally), assigner.past))
     first = next(lines, None)
     origin_s = first[0] if known.absolute_times and first else 0.0
     name, notes = _describe(source, known, assigner, tally, origin_s)
     with create_text(target) as file:
-        file.write("\n".join(own.head_lines(name, notes)) + "\n")
+        file.write("\n".join(own.head_lines(name, notes, past=assigner.tells_past)) + "\n")
         if first is not None:
             file.write(f"{first[2]}{first[0] - origin_s!r}{first[3]}")
         file.writelines(f"{before}{arrival_s - origin_s!r}{after}" for arrival_s, _, before, after in lines)
@@ -134,8 +137,10 @@ def convert_trace(
 def write_trace(trace: Trace, path: str | Path) -> None:
     """Write a trace in our own format; it reads back as the same jobs."""
     with create_text(path) as file:
-        file.write("\n".join(own.head_lines(trace.name, trace.notes)) + "\n")
-        file.writelines(f"{before}{arrival_s!r}{after}" for arrival_s, _, before, after in _lines(iter(trace.jobs)))
+        file.write("\n".join(own.head_lines(trace.name, trace.notes, past=bool(trace.past))) + "\n")
+        past = {job.id: trace.past.get(job.id, Past()) for job in trace.jobs} if trace.past else {}
+        lines = _lines(iter(trace.jobs), past)
+        file.writelines(f"{before}{arrival_s!r}{after}" for arrival_s, _, before, after in lines)
 
 
 def find_format(name: str) -> TraceFormat:
@@ -209,9 +214,10 @@ def _read_one(
     return job
 
 
-def _lines(jobs: Iterator[JobSpec]) -> Iterator[Line]:
+def _lines(jobs: Iterator[JobSpec], past: MutableMapping[str, Past]) -> Iterator[Line]:
+    """The lines of the jobs. What happened to a job is removed from `past`, so that not all of it is kept."""
     for job in jobs:
-        before, after = own.line_parts(job)
+        before, after = own.line_parts(job, past.pop(job.id, None))
         yield job.arrival_s, job.id, before, after
 
 

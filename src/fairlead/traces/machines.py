@@ -4,16 +4,15 @@
     pai    machine,gpu_type,cap_cpu,cap_mem,cap_gpu                Alibaba PAI v2020 pai_machine_spec.csv, no column names
     sinfo  a table with NODELIST and GRES, or sinfo --json         sinfo -N -o "%N|%G"
 
-Nodes without GPUs are left out. Nodes with the same GPUs become one group, with our names. A node with two types
-of GPU becomes two nodes.
+Nodes without GPUs are left out. Nodes with the same GPUs become one group. Those of Slurm keep their names, which engines
+need; a node with two types of GPU becomes two nodes, of which the second is called `HOST+TYPE`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -22,19 +21,19 @@ from typing import Any
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
+from fairlead.model.slurm_text import expand_hosts
 from fairlead.model.words import counted
 from fairlead.traces.files import read_text
 from fairlead.traces.importers.alibaba import alibaba_gpu
 from fairlead.traces.importers.rows import csv_lines, csv_records, whole
 
 Aliases = Mapping[str, str]
-_Machine = tuple[int, str, int]  # line, our name of the GPU type, GPUs
+_Machine = tuple[int, str, int, str]  # line, our name of the GPU type, GPUs, host name or "" if it is of no interest
 
 _OPENB = ("sn", "gpu", "model")
 _PAI = ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu")
 _PAI_LINE = re.compile(r"\w+,(CPU|T4|P100|V100|V100M32|MISC),[\d.]+,[\d.]+,[\d.]+\s*\Z")
 _GRES_GPU = re.compile(r"gpu(?::([^:(,]+))??:(\d+)(?:\([^)]*\))?\Z")
-_MOST_NAMES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +51,18 @@ def find_machine_list(text: str) -> MachineList | None:
 
 def parse_machines(text: str, path: str, kind: MachineList, aliases: Aliases | None = None) -> Cluster:
     """The cluster of a machine list, its groups in the order of their first nodes in the list."""
-    counts: Counter[tuple[str, int]] = Counter()
+    hosts: dict[tuple[str, int], list[str]] = {}
     lines: dict[tuple[str, int], int] = {}
     try:
-        for line, gpu, gpus in kind.machines(text, aliases or {}):
+        for line, gpu, gpus, host in kind.machines(text, aliases or {}):
             if gpus:
-                counts[gpu, gpus] += 1
+                hosts.setdefault((gpu, gpus), []).append(host)
                 lines.setdefault((gpu, gpus), line)
     except InputError as error:
         raise error.at(path, error.line) from None
-    if not counts:
+    if not hosts:
         raise InputError(f"lists no node with GPUs (read as {kind.name})", path=path)
-    return build_cluster([_group(count, gpu, gpus, path, lines[gpu, gpus]) for (gpu, gpus), count in counts.items()])
+    return build_cluster([_group(names, gpu, gpus, path, lines[gpu, gpus]) for (gpu, gpus), names in hosts.items()])
 
 
 def conversion_notes(path: str, cluster: Cluster, aliases: Aliases | None = None) -> tuple[str, ...]:
@@ -72,7 +71,7 @@ def conversion_notes(path: str, cluster: Cluster, aliases: Aliases | None = None
     kind = find_machine_list(text) if text else None
     if kind is None:
         return ()
-    without = sum(gpus == 0 for _, _, gpus in kind.machines(text, aliases or {}))
+    without = sum(gpus == 0 for _, _, gpus, _ in kind.machines(text, aliases or {}))
     left_out = (f"left out: {counted(without, 'node')} without GPUs",) if without else ()
     memory = ", ".join(f"{t} {gib:g} GiB" for t, gib in zip(cluster.types, cluster.memory_gib.tolist(), strict=True))
     return (
@@ -81,9 +80,9 @@ def conversion_notes(path: str, cluster: Cluster, aliases: Aliases | None = None
     )
 
 
-def _group(count: int, gpu: str, gpus: int, path: str, line: int) -> NodeGroup:
+def _group(hosts: Sequence[str], gpu: str, gpus: int, path: str, line: int) -> NodeGroup:
     try:
-        return NodeGroup(count, gpu, gpus)
+        return NodeGroup(len(hosts), gpu, gpus, hosts=tuple(hosts) if all(hosts) else ())
     except InputError as error:
         message = f"{error.message.partition(';')[0]}; map it to a known type with --alias {gpu}=v100"
         raise InputError(message, path=path, line=line) from None
@@ -109,7 +108,7 @@ def _machine(line: int, model: str, record: Mapping[str, str], column: str, alia
         gpus = whole(record, column)
         if gpus < 0:
             raise InputError(f"{column} is {gpus}; wanted a whole number of GPUs")
-        return line, alibaba_gpu(model, aliases) if gpus else "", gpus
+        return line, alibaba_gpu(model, aliases) if gpus else "", gpus, ""
     except InputError as error:
         raise error.at("", line) from None
 
@@ -121,7 +120,8 @@ def _sinfo(text: str, aliases: Aliases) -> Iterator[_Machine]:
         for name in names:
             if name not in listed:  # a node is listed once per partition
                 listed.add(name)
-                yield from ((line, gpu, count) for gpu, count in gpus or [("", 0)])
+                for number, (gpu, count) in enumerate(gpus or [("", 0)]):
+                    yield line, gpu, count, f"{name}+{gpu}" if number else name
 
 
 def _sinfo_table(text: str) -> Iterator[tuple[int, Iterable[str], str]]:
@@ -175,33 +175,6 @@ def _gres_gpus(gres: str, aliases: Aliases, line: int) -> Iterator[tuple[str, in
         if match[1] is None and not any(key.lower() == "gpu" for key in aliases):
             raise InputError(f'GRES "{part}" names no type; give it one with --alias gpu=v100', path="", line=line)
         yield canonical_gpu(kind, aliases), int(match[2])
-
-
-def expand_hosts(text: str, line: int = 1) -> Iterator[str]:
-    """`gpu[01-03,7],login1` -> gpu01 gpu02 gpu03 gpu7 login1."""
-    for part in re.split(r",(?![^\[]*\])", text):
-        yield from _expand_one(part.strip(), line)
-
-
-def _expand_one(host: str, line: int) -> Iterator[str]:
-    before, bracket, rest = host.partition("[")
-    if not bracket:
-        yield host
-        return
-    inside, _, after = rest.partition("]")
-    for item in inside.split(","):
-        first, _, last = item.partition("-")
-        try:
-            numbers = range(int(first), int(last or first) + 1)
-        except ValueError:
-            raise InputError(
-                f'node list "{host}" is not understood; wanted, for example, gpu[01-04,7]', path="", line=line
-            ) from None
-        if not 0 < len(numbers) <= _MOST_NAMES:
-            raise InputError(f'node list "{host}" names {len(numbers)} nodes', path="", line=line)
-        for number in numbers:
-            for tail in _expand_one(after, line):
-                yield f"{before}{number:0{len(first)}d}{tail}"
 
 
 def _is_sinfo(text: str) -> bool:

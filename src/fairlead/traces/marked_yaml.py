@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from fairlead.model.errors import InputError
 from fairlead.model.words import did_you_mean
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times faster, but not built everywhere
+
+DEEPEST = 100  # lists and mappings inside each other
+_INDENTATION = re.compile(r"^[ ?:-]*", re.MULTILINE)  # also `- - - x`, which is nested on one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +89,37 @@ class Marked:
 def parse_yaml(text: str, path: str, name: str) -> Marked:
     """The one document in `text`; `name` is its name in error messages."""
     try:
+        if _may_be_deep(text) and _depth(text) > DEEPEST:
+            raise InputError(f"is nested too deeply for {name}; at most {DEEPEST} levels are accepted", path=path)
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise InputError(f"is not YAML: {error.problem}", path=path, line=line) from None
     except yaml.YAMLError as error:
         raise InputError(f"is not YAML: {' '.join(str(error).split())}", path=path) from None
-    except RecursionError:
-        raise InputError(f"is nested too deeply for {name}", path=path) from None
     if node is None:
         raise InputError(f"is empty; wanted {name}", path=path)
     return Marked(node, path, name)
+
+
+def _may_be_deep(text: str) -> bool:
+    """Whether the text can be nested more than DEEPEST levels: a level needs a bracket, or a column of indentation."""
+    brackets = text.count("[") + text.count("{")
+    return brackets > DEEPEST // 2 or max(map(len, _INDENTATION.findall(text)), default=0) > DEEPEST // 4
+
+
+def _depth(text: str) -> int:
+    """The depth of the document, from its events: composing nodes of a very deep one ends the process."""
+    depth = deepest = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            deepest = max(depth, deepest)
+            if deepest > DEEPEST:
+                break
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return deepest
 
 
 def check_kind(fields: dict[str, Marked], kind: str) -> None:

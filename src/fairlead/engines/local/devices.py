@@ -6,7 +6,9 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from fairlead.engines.leases import Lease
 from fairlead.engines.local.nvml import Detection
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
@@ -67,6 +69,11 @@ class Slots(Mapping[tuple[str, int], int]):
             self._numbers[slot] = number
         return self._numbers[slot]
 
+    def keep(self, in_use: Mapping[tuple[str, int], int]) -> None:
+        """Let slots keep the numbers that a lease uses; another slot that has one of them gets a new one on its next use."""
+        self._numbers = {slot: number for slot, number in self._numbers.items() if number not in in_use.values()}
+        self._numbers |= in_use
+
     def _own(self, node: str) -> Iterator[int]:
         cluster = self._cluster()
         gpu = cluster.gpu[cluster.type_of[cluster.nodes.index(node)]]
@@ -103,3 +110,13 @@ def slots_as_devices(nodes: Sequence[str], gpus: Sequence[int]) -> dict[tuple[st
     """Numbers for the slots of all nodes, one after another, for emulated GPUs."""
     slots = [(node, slot) for node, count in zip(nodes, gpus, strict=True) for slot in range(count)]
     return {key: number for number, key in enumerate(slots)}
+
+
+def devices_of(lease: Lease, record: Any) -> dict[tuple[str, int], int]:
+    """The device numbers in the record of a lease, by slot; empty if it cannot be read."""
+    try:
+        numbers = record["plan"]["env"]["CUDA_VISIBLE_DEVICES"].split(",")
+        pairs = zip(lease.gpus, numbers, strict=True)
+        return {(gpu.node, gpu.slot): int(number) for gpu, number in pairs if gpu.slot is not None}
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return {}

@@ -1,34 +1,51 @@
 """The local runner: real processes on this machine, one directory for each lease.
 
-    ROOT/leases/JOB/NUMBER/   lease.json  claim  alive  asked  log  report/progress.json  exit.json
+    ROOT/leases/JOB/NUMBER/   lease.json  claim  alive  asked  roll  log  report/progress.json  exit.json  gone
     ROOT/leases/JOB/checkpoints/          unless the job names another directory
     ROOT/down/NODE                        while this file exists, an emulated node counts as failed
 
-Jobs run as the daemon's user, so that all tenants are one trust domain; where the daemon is root and a user is named,
-they run as that user, and what they read and write is in ROOT.work, next to ROOT, which stays closed to them. Of the
-daemon's environment they see only the variables in `PASSED_ON`.
+Jobs run as the daemon's user, so that all tenants are one trust domain; where the daemon is root and tenants have
+accounts, they run as those users, and what they read and write is in ROOT.work, next to ROOT, which stays closed to
+them. Of the daemon's environment they see only the variables in `PASSED_ON`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pwd
 import signal
 import socket
-import stat
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.leases import Condition, Gpu, Key, Lease, Look, Report, Sight, lease_from_json
+from fairlead.engines.leases import OVER, Condition, Gpu, Key, Lease, Look, Report, Sight
 from fairlead.engines.local import shim
-from fairlead.engines.local.files import CHECKPOINTS, REPORT, lease_directory, read_json, read_report
-from fairlead.engines.local.processes import claim_of, group_lives, group_of, is_locked, signal_group
+from fairlead.engines.local.accounts import ONE_USER, Account, Accounts, check_checkpoints, check_reachable, give
+from fairlead.engines.local.devices import Slots, devices_of
+from fairlead.engines.local.files import (
+    CHECKPOINTS,
+    REPORT,
+    has_begun,
+    how_lost,
+    jobs_in,
+    lease_directory,
+    lease_numbers,
+    new_lease_directory,
+    read_exit_code,
+    read_json,
+    read_lease,
+    read_report,
+    work_root,
+)
+from fairlead.engines.local.hierarchies import NO_LIMITS, GroupLimits, Hierarchies, lease_name
+from fairlead.engines.local.log_limits import LogLimits
+from fairlead.engines.local.processes import claim_of, forget_groups, is_locked, is_supervised, kill_all, signal_group
+from fairlead.engines.local.programs import program
 from fairlead.engines.local.warm.beginning import Beginning, beginning_of
 from fairlead.engines.local.warm.pool import WarmLimits, WarmPool
 from fairlead.engines.python_command import python_command
@@ -49,7 +66,8 @@ class LocalRunner:
 
     `devices` maps (node, slot) to CUDA's number of the GPU. `pace` makes this an emulation: it is the speed of each
     type relative to the fastest, to which workers that use `fairlead.lease` slow down. `node_pace` is the speed of
-    single emulated nodes relative to their type.
+    single emulated nodes relative to their type. `accounts` are the users as whom jobs run. `hierarchies` are those in which leases have control groups, if
+    any, and `limits` what a lease may use where they can limit that.
     """
 
     capabilities = Capabilities()
@@ -61,19 +79,24 @@ class LocalRunner:
         *,
         pace: Mapping[str, float] | None = None,
         node_pace: Mapping[str, float] | None = None,
-        user: str | None = None,
+        accounts: Accounts = ONE_USER,
         warm: WarmLimits | None = None,
+        hierarchies: Hierarchies | None = None,
+        limits: GroupLimits = NO_LIMITS,
     ) -> None:
         self.root = Path(root).absolute()
         self._devices = devices
         self._pace = pace
         self._node_pace = node_pace or {}
-        self._user = _user(user)
-        self.warm = WarmPool(warm or WarmLimits())
-        self._work = self.root if self._user is None else self.root.with_name(f"{self.root.name}.work")
+        self._accounts = accounts
+        self._hierarchies, self._limits = hierarchies or Hierarchies(), limits
+        self.warm = WarmPool(warm or WarmLimits(), self._standby_groups)
+        self._logs = LogLimits(self.root)
+        outside = work_root(self.root)
+        self._work, self._unused = (outside, self.root) if accounts.all() else (self.root, outside)
         self._shell = ["/bin/bash", "-o", "pipefail"] if os.access("/bin/bash", os.X_OK) else ["/bin/sh"]
-        if self._user is not None:
-            _check_reachable(self._work, self._user)
+        for account in accounts.all():
+            check_reachable(self._work, account)
 
     @property
     def emulated(self) -> bool:
@@ -86,11 +109,18 @@ class LocalRunner:
         directory = self.directory(lease.key)
         try:
             self._lay_out(directory, lease)
+        except FileExistsError:
+            raise LaunchError(f"lease {lease.number} of job {lease.job} was launched before") from None
+        except OSError as error:
+            raise LaunchError(f"cannot write the files of the lease: {error}") from None
+        except InputError as error:  # such as a slot for which this machine has no GPU
+            raise LaunchError(str(error)) from None
+        try:
             if self._load_warm(directory, lease):
                 return
             # Without our environment, our directory and our terminal; the shim forks itself away at once.
             done = subprocess.run(
-                [sys.executable, "-I", "-S", shim.__file__, str(directory)],
+                program(shim.__name__, str(directory)),
                 env={},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -98,8 +128,6 @@ class LocalRunner:
                 timeout=_LAUNCH_S,
                 check=False,
             )
-        except FileExistsError:
-            raise LaunchError(f"lease {lease.number} of job {lease.job} was launched before") from None
         except (OSError, subprocess.SubprocessError) as error:
             self._give_up(lease.key, f"cannot start a process: {error}")
             return  # it was claimed nevertheless, and runs
@@ -119,56 +147,89 @@ class LocalRunner:
         return self.warm.figures()
 
     def ask_to_stop(self, lease: Lease) -> bool:
+        """That it was asked is noted only if it has not ended, because one that failed by itself before that has failed."""
+        if (self.directory(lease.key) / shim.EXIT).exists():
+            return False
         for directory in {self.directory(lease.key), self._work_directory(lease.key)}:
             with suppress(OSError):
                 (directory / shim.ASKED).touch(0o600)  # only its existence matters
         return signal_group(self.directory(lease.key), signal.SIGTERM)
 
     def kill(self, lease: Lease) -> None:
-        signal_group(self.directory(lease.key), signal.SIGKILL)
+        kill_all(self.directory(lease.key))
 
     def look(self, leases: Sequence[Key]) -> Look:
         down = self._down()
-        return Look({key: self._look(key) for key in leases}, down)
+        sights = {key: self._look(key) for key in leases}
+        self._logs.apply(leases)
+        return Look(sights, down)
 
     def recall(self, key: Key) -> Lease | None:
-        record = read_json(self.directory(key) / shim.LEASE)
-        return None if record is None else lease_from_json(record)
+        return read_lease(self.directory(key), key)
+
+    def adopt(self, lease: Lease) -> None:
+        """Let the lease keep its devices: numbers of slots of nodes that joined depend on the order of their use."""
+        if isinstance(self._devices, Slots):
+            self._devices.keep(devices_of(lease, read_json(self.directory(lease.key) / shim.LEASE)))
+
+    def jobs(self) -> Collection[str]:
+        return jobs_in(self.root)
+
+    def numbers(self, job: str) -> Sequence[int]:
+        return [number for number in lease_numbers(self.root, job) if self.recall((job, number)) is not None]
 
     def revoke(self, key: Key) -> bool:
         directory = self.directory(key)
         try:
-            if shim.claim(str(directory / shim.CLAIM), {"revoked": True}):
+            if not has_begun(directory) and shim.claim(str(directory / shim.CLAIM), {"revoked": True}):
                 return True
         except FileNotFoundError:
             return True  # without a directory nothing can run it
+        except OSError:
+            return False  # such as a full disk
         claim = claim_of(directory)
         return "revoked" in claim or ("group" not in claim and not is_locked(directory / shim.ALIVE))
+
+    def check_users(self, jobs: Iterable[str]) -> None:
+        """InputError if a lease of these jobs still runs as another user than its tenant has now."""
+        for key in ((job, number) for job in jobs for number in self.numbers(job)):
+            lease, record = self.recall(key), read_json(self.directory(key) / shim.LEASE)
+            if (
+                lease is None
+                or lease.damage
+                or "uid" not in record.get("plan", ())
+                or self._look(key).condition in OVER
+            ):
+                continue
+            self._accounts.check_unchanged(lease, record["plan"]["uid"])
 
     # ---- one lease -------------------------------------------------------------------------------------------------
 
     def _lay_out(self, directory: Path, lease: Lease) -> None:
         """Create the directory and files of a lease; FileExistsError if it was launched before."""
-        for parent in (self.root, self.root / "leases", directory.parent):
-            parent.mkdir(mode=0o700, exist_ok=True)
-        directory.mkdir(mode=0o700)
-        work = self._work_directory(lease.key)
-        if self._user:
+        account, work = self._accounts.of(lease.tenant), self._work_directory(lease.key)
+        if lease.command.checkpoint_dir is None:
+            unused = self._unused / "leases" / lease.job / CHECKPOINTS
+            check_checkpoints(work.parent / CHECKPOINTS, unused, account)
+        self._limits_of(lease.command.memory_gib)  # it may be refused, before anything of it is there
+        new_lease_directory(self.root, lease.key)
+        if account:
             for parent in (self._work, self._work / "leases", work.parent, work):
                 parent.mkdir(exist_ok=True)
                 parent.chmod(0o711)  # whatever the umask
         for private in (work.parent / CHECKPOINTS, (work / REPORT).parent):
             with suppress(FileExistsError):
                 private.mkdir(mode=0o700)
-                self._give(private)
+                give(private, account)
         ranks = ranks_of(lease)
         record = self._description(work, lease, ranks)
-        if self._user:
-            self._write(work / shim.LEASE, record, self._user.pw_gid)
+        if account:
+            self._write(work / shim.LEASE, record, account)
         self._write(directory / shim.LEASE, {**record, "plan": self._plan(work, lease, ranks)})
 
     def _plan(self, work: Path, lease: Lease, ranks: Sequence[Rank]) -> dict[str, Any]:
         """What the shim or a standby executes."""
+        account = self._accounts.of(lease.tenant)
         return {
             "shell": self._shell,
             "setup": lease.command.setup,
@@ -178,9 +239,26 @@ class LocalRunner:
             "env": self._environment(work, lease),
             "ranks": self._rank_environments(lease, ranks),
             "grace_s": lease.command.grace_s,
-            "uid": self._user.pw_uid if self._user else None,
-            "gid": self._user.pw_gid if self._user else None,
+            "uid": account.uid if account else None,
+            "gid": account.gid if account else None,
+            "groups": account.groups if account else None,
+            "cgroups": self._hierarchies.groups(
+                lease_name(self.directory(lease.key), lease.job, lease.number),
+                self._limits_of(lease.command.memory_gib),
+            ),
         }
+
+    def _standby_groups(self, beginning: Beginning) -> dict[str, dict[str, str]]:
+        return self._hierarchies.groups(f"standby-{uuid.uuid4()}", self._limits_of(beginning.memory_gib))
+
+    def _limits_of(self, memory_gib: float | None) -> GroupLimits:
+        """The limits of a job that states its memory; LaunchError if that is more than the service allows."""
+        wanted, most = GroupLimits.of(memory_gib, None).memory_bytes, self._limits.memory_bytes
+        if wanted is not None and most is not None and wanted > most:
+            raise LaunchError(
+                f"it asks for {memory_gib:g} GiB of memory, and the service allows {most / 2**30:g} GiB; submit it with less"
+            )
+        return replace(self._limits, memory_bytes=wanted or most)
 
     def _load_warm(self, directory: Path, lease: Lease) -> bool:
         """Whether a standby has the lease; then another one is kept for the next."""
@@ -197,7 +275,8 @@ class LocalRunner:
         return beginning_of(lease, plan, contexts=self.warm.limits.contexts)
 
     def _workdir(self, lease: Lease) -> str:
-        return os.path.abspath(lease.command.workdir or self._home())
+        account = self._accounts.of(lease.tenant)
+        return os.path.abspath(lease.command.workdir or (account.home if account else os.environ.get("HOME", "/")))
 
     def _description(self, work: Path, lease: Lease, ranks: Sequence[Rank]) -> dict[str, Any]:
         """The description of the lease that the job can read."""
@@ -218,24 +297,15 @@ class LocalRunner:
         job, number = key
         return self._work / "leases" / job / str(number)
 
-    def _write(self, path: Path, record: dict[str, Any], group: int | None = None) -> None:
-        """Write a file atomically, readable by its owner and perhaps one group."""
+    def _write(self, path: Path, record: dict[str, Any], account: Account | None = None) -> None:
+        """Write a file atomically, readable by its owner alone."""
         draft = path.with_suffix(".draft")
         with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             json.dump(record, file)
             file.flush()
             os.fsync(file.fileno())
-        if group is not None:
-            os.chown(draft, 0, group)
-            draft.chmod(0o640)
+        give(draft, account)
         draft.rename(path)
-
-    def _give(self, path: Path) -> None:
-        if self._user:
-            os.chown(path, self._user.pw_uid, self._user.pw_gid)
-
-    def _home(self) -> str:
-        return self._user.pw_dir if self._user else os.environ.get("HOME", "/")
 
     def _pace_of(self, gpu: Gpu) -> float:
         if self._pace is None:
@@ -245,8 +315,10 @@ class LocalRunner:
     def _environment(self, work: Path, lease: Lease) -> dict[str, str]:
         """The environment of the job: selected variables of the daemon, then the job's own, then ours."""
         env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        if self._user:
-            env |= {"HOME": self._user.pw_dir, "USER": self._user.pw_name, "LOGNAME": self._user.pw_name}
+        account = self._accounts.of(lease.tenant)
+        if account:
+            env |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
+            env.pop("TMPDIR", None)  # perhaps one that only the daemon's user can enter
         env |= {"PYTHONUNBUFFERED": "1", **lease.command.env}
         env |= {
             LEASE_VARIABLE: str(work / shim.LEASE),
@@ -280,37 +352,40 @@ class LocalRunner:
 
     def _look(self, key: Key) -> Sight:
         directory = self.directory(key)
-        asked = (directory / shim.ASKED).exists()
+        asked = os.path.exists(directory / shim.ASKED)
         ended = self._ended(key, asked)
         if ended is not None:
             return ended
-        if not (directory / shim.CLAIM).exists():
+        if not has_begun(directory):
             return Sight(Condition.NEVER_CLAIMED, asked=asked)
         claim = claim_of(directory)
         if "revoked" in claim:
             return Sight(Condition.VANISHED, asked=asked)
-        if is_locked(directory / shim.ALIVE):
+        if is_supervised(directory, claim):
             return Sight(Condition.RUNNING, asked=asked, report=self._report(key), warm="warm" in claim)
         # It may have ended in the meantime; otherwise it was killed, and its other processes must end too.
-        ended = self._ended(key, asked)
-        if ended is None:
-            signal_group(directory, signal.SIGKILL)
-            group = group_of(claim)
-            lives = group is not None and group_lives(group)
-            return Sight(Condition.RUNNING if lives else Condition.VANISHED, asked=asked, report=self._report(key))
-        return ended
+        return self._ended(key, asked) or self._without_supervisor(key, asked)
+
+    def _without_supervisor(self, key: Key, asked: bool) -> Sight:
+        """End what is left of the lease. Once nothing was left it stays over, whatever processes there are later."""
+        directory = self.directory(key)
+        if not os.path.lexists(directory / shim.GONE):
+            if kill_all(directory):
+                return Sight(Condition.RUNNING, asked=asked, report=self._report(key))
+            forget_groups(directory)
+            with suppress(OSError):
+                (directory / shim.GONE).touch(0o600)
+        return Sight(Condition.VANISHED, asked=asked, report=self._report(key), reason=how_lost(directory))
 
     def _report(self, key: Key) -> Report | None:
         return read_report(self._work_directory(key) / REPORT)
 
     def _ended(self, key: Key, asked: bool) -> Sight | None:
-        record = read_json(self.directory(key) / shim.EXIT)
-        if record is None:
-            return None
-        return Sight(Condition.ENDED, code=int(record["code"]), asked=asked, report=self._report(key))
+        code = read_exit_code(self.directory(key))
+        return None if code is None else Sight(Condition.ENDED, code=code, asked=asked, report=self._report(key))
 
     def _down(self) -> frozenset[str]:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             return frozenset(os.listdir(self.root / "down"))
         return frozenset()
 
@@ -329,26 +404,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((_HERE, 0))
         return int(probe.getsockname()[1])
-
-
-def _user(name: str | None) -> pwd.struct_passwd | None:
-    if name is None:
-        return None
-    try:
-        user = pwd.getpwnam(name)
-    except KeyError:
-        raise InputError(f'there is no user "{name}" on this machine; name one that exists') from None
-    if os.geteuid():
-        raise InputError(
-            f'jobs can run as "{name}" only if the daemon runs as root; start it as root or leave the user out'
-        )
-    return user
-
-
-def _check_reachable(root: Path, user: pwd.struct_passwd) -> None:
-    """Jobs of another user read their lease below `root`, so they must be able to enter its parent directories."""
-    for parent in root.parents:
-        if parent.exists() and not parent.stat().st_mode & stat.S_IXOTH and parent.stat().st_uid != user.pw_uid:
-            raise InputError(
-                f"user {user.pw_name} cannot enter {parent}, below which leases are kept; choose a directory that it can enter"
-            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -17,6 +17,9 @@ from fairlead.rounds.journal import cluster_from_json
 from fairlead.service.api.access import allowed
 from fairlead.service.api.limits import Limits
 from fairlead.service.api.scheduler_state import SchedulerState
+from fairlead.service.api.turns import Turns
+from fairlead.service.live_policies import PolicyCard
+from fairlead.service.store.checkpoint_sizes import StoredCheckpoints
 from fairlead.service.store.directory import StateDirectory
 from fairlead.service.store.reads import Reads
 from fairlead.service.store.tokens import Token, Tokens
@@ -35,10 +38,25 @@ class ServiceContext:
     reads: Reads
     limits: Limits = field(default_factory=Limits)
     scheduler: Callable[[], SchedulerState] = SchedulerState  # state of the scheduler process
+    policy_files: Sequence[str] = ()  # of the operator
+    own_policies: Mapping[str, PolicyCard] = field(default_factory=dict)  # what they contain
+    steers: bool = False  # its jobs belong to Slurm: they are submitted and cancelled there
+    only_watches: bool = False  # another scheduler runs the cluster: nothing can be submitted or changed
+    metrics: Callable[[], str] = str  # the document of a scrape
+    metrics_port: int | None = None  # of a loopback address, on which metrics need no token
+    no_estimates: str | None = None  # why this service makes no start estimates; None: it makes them
     patience_s: float = 2.0  # how long a response waits for the scheduler to take the change
     auditing: asyncio.Lock = field(default_factory=asyncio.Lock)  # one audit at a time, because each is a process
+    explaining: Turns = field(init=False)  # explanations, one at a time
+    looking_back: Turns = field(init=False)  # at earlier states of the cluster, one at a time
     streams: dict[str, int] = field(default_factory=dict)  # token -> open streams
     hardware: dict[str, tuple[Cluster, Estimator]] = field(default_factory=dict)  # as last read
+    checkpoints: StoredCheckpoints = field(init=False)  # bytes by tenant
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checkpoints", StoredCheckpoints(self.reads))
+        object.__setattr__(self, "explaining", Turns(self.limits))
+        object.__setattr__(self, "looking_back", Turns(self.limits))
 
     @property
     def cluster(self) -> Cluster:

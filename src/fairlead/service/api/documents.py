@@ -10,9 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from fairlead.model.cluster import MOST_GPUS_PER_NODE
+from fairlead.model.limits import MOST, TenantLimits
 from fairlead.model.public_job import PublicJob
 from fairlead.service.api.scheduler_state import SchedulerState
-from fairlead.service.jobfile import Name, seconds
+from fairlead.service.jobfile import LONGEST_TYPE, Name, seconds
+from fairlead.service.store.estimates_file import StartEstimate
 from fairlead.service.store.rows import ChangeRow, NodeRow, TenantTerms
 from fairlead.service.store.tokens import Role
 
@@ -32,7 +34,16 @@ class _Answer(BaseModel):
 
 
 class Health(_Answer):
+    """Degraded: the scheduler is not up, or a decision or a look at Slurm is overdue.
+
+    `decision_age_s` is null before the first decision.
+    """
+
     status: Literal["ok", "degraded"]
+    decision_age_s: float | None
+    decision_overdue: bool
+    policy_failed: bool  # another policy than the one that was set decides
+    intake_overdue: bool  # jobs of a steered partition of Slurm could not be taken over for a minute
 
 
 # ---- jobs -----------------------------------------------------------------------------------------------------------
@@ -73,6 +84,7 @@ class Status(_Answer):
 
     version: str
     policy: str
+    fell_back: str | None  # why another policy than the one that was set decides
     jobs: dict[str, int]
     gpus: dict[str, GpuCounts]
     nodes_down: list[str]
@@ -83,7 +95,7 @@ class NewNode(_Body):
     """A node to add; `memory_gib` is the memory of one GPU (default: the usual one of the type)."""
 
     name: str = Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    gpu: str = Field(max_length=63)
+    gpu: str = Field(max_length=LONGEST_TYPE)
     gpus: int = Field(ge=1, le=MOST_GPUS_PER_NODE)
     memory_gib: float | None = Field(default=None, gt=0, le=1e5)
 
@@ -99,10 +111,13 @@ class TakenRequest(_Answer):
     taken: bool
 
 
+Limit = Annotated[int | None, Field(ge=0, le=MOST)]
+
+
 class QuotaSettings(_Body):
     """A tenant's GPUs of one type: its own, how many more it may borrow, how many it lends. null means no limit."""
 
-    type: str
+    type: str = Field(max_length=LONGEST_TYPE)
     nominal: int = Field(ge=0, le=10**6)
     borrowing_limit: int | None = Field(default=None, ge=0, le=10**6)
     lending_limit: int | None = Field(default=None, ge=0, le=10**6)
@@ -113,8 +128,20 @@ class TenantSettings(_Body):
     quotas: list[QuotaSettings] = Field(default=[], max_length=64)
 
 
+class LimitSettings(_Body):
+    """Limits of a tenant, or of every tenant without its own. null means the limit of every tenant, or the built-in one."""
+
+    max_queued: Limit = Field(default=None, description="Jobs that wait or are held.")
+    max_submits: Limit = Field(default=None, description="Jobs submitted within a minute.")
+    log_bytes: Limit = Field(default=None, description="Of the log of one lease.")
+    checkpoint_bytes: Limit = Field(default=None, description="Of all checkpoints that the service stores for it.")
+
+
 class TenantList(_Answer):
+    """Tenants, and the limits that were set for every tenant without its own."""
+
     tenants: list[TenantTerms]
+    every_tenant: TenantLimits
 
 
 class PolicyChoice(_Body):
@@ -144,22 +171,65 @@ class TenantShare(_Answer):
     gpu_hours: float
 
 
+class PromiseAudit(_Answer):
+    """A promise about shares, held against what happened: kept, broken, not promised or not measured."""
+
+    model_config = ConfigDict(extra="allow")
+
+    promise: str
+    standing: str
+    value: float | None
+    bound: float | None
+    tenants: list[str]
+    causes: dict[str, float]
+
+
 class ShareList(_Answer):
+    """Shares of all tenants under the policy that decides; `promises` are its verdicts so far, null unless requested."""
+
+    policy: str
     shares: list[TenantShare]
+    promises: list[PromiseAudit] | None = None
+
+
+# ---- the future -----------------------------------------------------------------------------------------------------
+
+
+class EstimateList(_Answer):
+    """Start estimates from the state at `time_s`; if there are none, all null except for the `reason`.
+
+    A start is in its range with the stated chance. `until_s` is where the simulations ended.
+    """
+
+    time_s: float | None = None
+    until_s: float | None = None
+    policy: str | None = None
+    chance: float | None = None
+    estimates: list[StartEstimate] = []
+    reason: str | None = None  # why there are no estimates
+    held: int = 0  # of the estimates of the last week whose jobs have started (`checked`), how many held
+    checked: int = 0
 
 
 # ---- fairness and decisions -----------------------------------------------------------------------------------------
 
 
 class TenantAudit(_Answer):
-    """One tenant over the life of the service: the hours in which it wanted more GPUs, and its GPU-hours by type."""
+    """One tenant over the life of the service: the hours in which it wanted more GPUs, and its GPU-hours by type.
+
+    `missing` is what it lacked of its private slice while it wanted more, by cause, in units of speed x hours. `envies`
+    are the tenants that it envies most, largest envy first; null is unbounded.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     wanted_more_h: float
     sharing_incentive: float | None
+    envy: float | None
     gpu_hours: dict[str, float]
     rates_by_source: dict[str, float]
+    missing: dict[str, float]
+    envies: dict[str, float | None]
 
 
 class RateAudit(_Answer):
@@ -180,6 +250,9 @@ class AuditReport(_Answer):
 
     model_config = ConfigDict(extra="allow")  # an audit may measure more
 
+    policy: str
+    decided_by: str | None  # another scheduler that decided instead of the policy, which promises nothing then
+    promises: list[PromiseAudit]
     max_envy: float | None
     envious: list[str] | None
     min_sharing_incentive: float | None
@@ -226,6 +299,8 @@ class NewToken(_Body):
             raise ValueError("a member token needs a tenant")
         if self.role is Role.ADMIN and self.tenant is not None:
             raise ValueError("an admin token has no tenant, because it may do everything")
+        if self.role is Role.METRICS and self.tenant is not None:
+            raise ValueError("a metrics token has no tenant, because metrics are those of the whole service")
         return self
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
+_LONGEST_MESSAGE = 1000  # characters
+
 
 class ErrorBody(BaseModel):
     code: str
@@ -28,8 +30,12 @@ class ApiError(Exception):
         return answer(self.status, self.code, self.message, self.remedy)
 
 
-def answer(status: int, code: str, message: str, remedy: str | None = None) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "1"} if status == 429 else None
+def answer(status: int, code: str, message: str, remedy: str | None = None, retry_s: int = 1) -> JSONResponse:
+    """The response to a bad request. A long message, which can only repeat what was sent, is cut off."""
+    message = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."
+    headers = (
+        {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": str(retry_s)} if status == 429 else None
+    )
     body = {"error": {"code": code, "message": message, "remedy": remedy}}
     return JSONResponse(body, status, headers=headers)
 

@@ -6,20 +6,27 @@ Default deny: only the paths in OPEN need no token, and a route that `access.RUL
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead.service.api.error_responses import answer
+from fairlead.model.words import printable
+from fairlead.service.api.bodies import read_body, received_again, too_large
+from fairlead.service.api.error_responses import ApiError, answer
 from fairlead.service.api.limits import Limits
-from fairlead.service.store.tokens import Token, Tokens
+from fairlead.service.store.tokens import Role, Token, Tokens
 
-OPEN = frozenset({"/v1/health"})
+OPEN = frozenset({"/v1/health", "/healthz", "/readyz"})
+METRICS = "/metrics"
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # hosts by which the port of metrics may be called
 _HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 _log = logging.getLogger("fairlead.api")
+
+
+_ANYONE_ON_THIS_MACHINE = Token("", b"", "metrics port", Role.METRICS, None, 0.0, math.inf)
 
 
 class Buckets:
@@ -48,8 +55,8 @@ class Buckets:
 class Guard:
     """The middleware that refuses requests or passes them on."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, limits: Limits) -> None:
-        self._app, self._tokens, self._limits = app, tokens, limits
+    def __init__(self, app: ASGIApp, tokens: Tokens, limits: Limits, metrics_port: int | None = None) -> None:
+        self._app, self._tokens, self._limits, self._metrics_port = app, tokens, limits, metrics_port
         self._requests = Buckets(limits.requests_per_s, limits.burst)
         self._failures = Buckets(limits.failures_per_s, limits.failures_burst)
 
@@ -71,9 +78,13 @@ class Guard:
             await refusal(scope, receive, sending)
             return
         try:
-            await self._app(scope, self._limited(receive), sending)
+            body = await read_body(receive, self._limits) if _has_body(scope) else b""
+            if body is not None:
+                await self._app(scope, received_again(body, receive) if body else receive, sending)
+        except ApiError as error:
+            await error.answer()(scope, receive, sending)
         except Exception:
-            _log.exception("%s %s failed", scope["method"], scope["path"])
+            _log.exception("%s %s failed", scope["method"], printable(scope["path"]))
             if begun:
                 raise
             failure = answer(500, "internal", "the service failed", "try again; the service's log has the details")
@@ -81,9 +92,13 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = dict(scope["headers"])
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            return _ambiguous()
         declared = headers.get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > self._limits.body_bytes:
-            return self._too_large()
+            return too_large(self._limits).answer()
+        if self._metrics_port is not None and scope["server"][1] == self._metrics_port:
+            return self._refusal_on_metrics_port(scope, headers.get(b"host", b""))
         if scope["path"] in OPEN:
             return None
         token = self._authenticate(headers.get(b"authorization", b""))
@@ -92,6 +107,19 @@ class Guard:
         if not self._requests.take(token.id):
             return answer(429, "too_many_requests", "this token sends too many requests", "wait a moment and try again")
         scope.setdefault("state", {})["token"] = token
+        return None
+
+    def _refusal_on_metrics_port(self, scope: Scope, host: bytes) -> ASGIApp | None:
+        """Only metrics and probes; the caller counts as a token that may read metrics.
+
+        The name by which the port is called is checked, because a page in a browser of this machine can make any name
+        of its own lead to 127.0.0.1 and read the answer.
+        """
+        if host.decode("latin-1").rpartition(":")[0] not in _LOOPBACK:
+            return answer(403, "not_allowed", "this port is for callers on the same machine", "call 127.0.0.1")
+        if scope["path"] not in (METRICS, *OPEN) or scope["method"] != "GET":
+            return answer(404, "no_such_path", "this port has metrics only", f"read {METRICS}")
+        scope.setdefault("state", {})["token"] = _ANYONE_ON_THIS_MACHINE
         return None
 
     def _stranger(self, address: str) -> ASGIApp:
@@ -106,24 +134,15 @@ class Guard:
         scheme, _, shown = header.decode("latin-1").partition(" ")
         return self._tokens.find(shown.strip(), time.time()) if scheme.lower() == "bearer" else None
 
-    def _limited(self, receive: Receive) -> Receive:
-        """Counts the bytes of a body without a declared length as they arrive."""
-        received = 0
 
-        async def receiving() -> Message:
-            nonlocal received
-            message = await receive()
-            if message["type"] == "http.request":
-                received += len(message.get("body", b""))
-                if received > self._limits.body_bytes:
-                    raise HTTPException(413, _too_large_message(self._limits))
-            return message
-
-        return receiving
-
-    def _too_large(self) -> ASGIApp:
-        return answer(413, "too_large", _too_large_message(self._limits), "send less; data belongs in files")
+def _ambiguous() -> ASGIApp:
+    """The refusal of a body with two lengths. A proxy may believe the other one, so what follows is not read."""
+    problem = "the request has both Content-Length and Transfer-Encoding"
+    refusal = answer(400, "bad_request", problem, "send one of them")
+    refusal.headers["Connection"] = "close"
+    return refusal
 
 
-def _too_large_message(limits: Limits) -> str:
-    return f"the body is larger than {limits.body_bytes} bytes"
+def _has_body(scope: Scope) -> bool:
+    headers = dict(scope["headers"])
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
+from starlette.concurrency import run_in_threadpool
 
 from fairlead import __version__
-from fairlead.engines.requests import AddNode, Drain, RemoveNode, Request, Resume, SetPolicy, SetTenant
+from fairlead.engines.requests import AddNode, Drain, RemoveNode, Request, Resume, SetLimits, SetPolicy, SetTenant
 from fairlead.model.cluster import NodeGroup
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
+from fairlead.model.limits import EVERY_TENANT, NO_LIMITS, TenantLimits, limits_of
 from fairlead.model.quotas import Quota
-from fairlead.model.words import did_you_mean
+from fairlead.model.words import did_you_mean, printable
 from fairlead.policies import TASK_POLICIES
 from fairlead.service.api.access import scope_of
 from fairlead.service.api.audit import audit_apart
@@ -22,6 +25,7 @@ from fairlead.service.api.documents import (
     DecisionPage,
     DecisionRecord,
     GpuCounts,
+    LimitSettings,
     NewNode,
     NodeList,
     PolicyChoice,
@@ -32,10 +36,10 @@ from fairlead.service.api.documents import (
     TenantList,
     TenantSettings,
 )
-from fairlead.service.api.error_responses import ApiError, no_such
+from fairlead.service.api.error_responses import ApiError
 from fairlead.service.api.shares import tenant_shares
 from fairlead.service.jobfile import Name
-from fairlead.service.live_policies import NAMES, configured, tried
+from fairlead.service.live_policies import REGISTERED, PolicyCard, configured, try_apart
 from fairlead.service.store.changes import AuditEntry, ask
 from fairlead.service.store.rows import TenantTerms
 from fairlead.service.store.tokens import Token
@@ -63,6 +67,7 @@ def status(caller: Caller, service: Service) -> Status:
     return Status(
         version=__version__,
         policy=service.reads.policy()[0],
+        fell_back=service.reads.fell_back(),
         jobs=service.reads.counts(scope_of(caller)),
         gpus=gpus,
         nodes_down=[node.name for node in nodes if not node.up],
@@ -109,11 +114,12 @@ async def resume(name: NodeName, caller: Caller, service: Service) -> TakenReque
 
 @router.get("/tenants")
 def list_tenants(caller: Caller, service: Service) -> TenantList:
-    mine = scope_of(caller)
+    mine, limits = scope_of(caller), service.reads.limits()
     tenants = service.reads.tenants()
     if mine is not None:
-        tenants = {mine: tenants.get(mine, TenantTerms(mine))}
-    return TenantList(tenants=list(tenants.values()))
+        tenants = {mine: tenants.get(mine, TenantTerms(mine, applied=limits_of(mine, limits)))}
+    rows = [replace(terms, stored_bytes=_stored_bytes(service, terms)) for terms in tenants.values()]
+    return TenantList(tenants=rows, every_tenant=limits.get(EVERY_TENANT, NO_LIMITS))
 
 
 @router.put("/tenants/{name}", status_code=202)
@@ -125,7 +131,8 @@ async def set_tenant(
     types = [quota.type for quota in quotas]
     for type_ in types:
         if type_ not in service.cluster.types:
-            raise InputError(f"quotas: a type is not in the cluster; {did_you_mean(type_, service.cluster.types)}")
+            hint = did_you_mean(type_, service.cluster.types)
+            raise InputError(f'quotas: type "{printable(type_)}" is not in the cluster; {hint}')
     if len(set(types)) < len(types):
         raise InputError("quotas: a type appears twice; keep one of them")
     return await _ask(
@@ -133,38 +140,71 @@ async def set_tenant(
     )
 
 
+@router.put("/tenants/{name}/limits", status_code=202)
+async def set_tenant_limits(
+    name: Annotated[Name, Path()], settings: LimitSettings, caller: Caller, service: Service
+) -> TakenRequest:
+    """Replace all limits of a tenant."""
+    return await _set_limits(service, caller, name, settings)
+
+
+@router.put("/limits", status_code=202)
+async def set_limits(settings: LimitSettings, caller: Caller, service: Service) -> TakenRequest:
+    """Replace all limits of tenants without their own."""
+    return await _set_limits(service, caller, EVERY_TENANT, settings)
+
+
 @router.get("/policy")
 def show_policy(caller: Caller, service: Service) -> PolicyState:
     name, parameters = service.reads.policy()
-    policy = configured(name, parameters)
+    known = {**REGISTERED, **service.own_policies}
+    card = known.get(name, PolicyCard(name))  # a file that this start does not have
     return PolicyState(
         name=name,
-        parameters=dict(policy.parameters),
-        summary=policy.summary,
-        paper=policy.paper,
-        available=NAMES,
+        parameters={**card.parameters, **parameters},
+        summary=card.summary,
+        paper=card.paper,
+        available=list(known),
     )
 
 
 @router.put("/policy", status_code=202)
 async def set_policy(choice: PolicyChoice, caller: Caller, service: Service) -> TakenRequest:
-    """Switch to another registered policy."""
-    if choice.name not in NAMES:
-        known = choice.name in TASK_POLICIES
-        problem = (
-            "this policy decides single tasks, which only the simulator runs" if known else "there is no such policy"
-        )
-        raise ApiError(422, "no_such_policy", problem, did_you_mean(choice.name, NAMES))
-    tried(choice.name, choice.parameters)
+    """Switch to another policy: a registered one, or one in a file of the operator."""
+    names = [*REGISTERED, *service.own_policies]
+    if choice.name not in names:
+        problem = f'policy "{choice.name}" is not known'
+        if choice.name in TASK_POLICIES:
+            problem = "this policy decides single tasks, which only the simulator runs"
+        raise ApiError(422, "no_such_policy", problem, did_you_mean(choice.name, names))
+    if choice.name in service.own_policies:
+        await try_apart(service.policy_files, choice.name, choice.parameters)
+    else:
+        configured(choice.name, choice.parameters)
     request = SetPolicy(choice.name, choice.parameters)
     return await _ask(service, caller, request, "policy.set", choice.name, choice.parameters)
 
 
 @router.get("/shares")
-def shares(caller: Caller, service: Service) -> ShareList:
+async def shares(
+    caller: Caller,
+    service: Service,
+    promises: Annotated[
+        bool, Query(description="Also whether each promise of the policy was kept so far; may take seconds.")
+    ] = False,
+) -> ShareList:
     """The GPUs that each tenant holds and those that its weight entitles it to, visible to all tenants."""
+    present = await run_in_threadpool(present_shares, service)
+    if not promises:
+        return present
+    report = await audit(caller, service)
+    return present.model_copy(update={"promises": report.promises})
+
+
+def present_shares(service: ServiceContext) -> ShareList:
     reads = service.reads
-    return ShareList(shares=tenant_shares(reads.nodes(), reads.tenants(), reads.by_tenant(), reads.held()))
+    rows = tenant_shares(reads.nodes(), reads.tenants(), reads.by_tenant(), reads.held())
+    return ShareList(policy=reads.policy()[0], shares=rows)
 
 
 @router.get("/audit")
@@ -191,19 +231,38 @@ async def decisions(
 
 def only_of(service: ServiceContext, record: dict[str, Any], tenant: str) -> dict[str, Any]:
     """A decision without the jobs of other tenants."""
-    ids = {*record["stop"], *record["start"]}
-    owner = service.reads.tenants_of(sorted(ids)) if ids else {}
-    return {
-        **record,
-        "stop": [id_ for id_ in record["stop"] if owner.get(id_) == tenant],
-        "start": {id_: spot for id_, spot in record["start"].items() if owner.get(id_) == tenant},
-    }
+    parts = {name: record[name] for name in _NAMES_JOBS if name in record}
+    taken_by: dict[str, list[str]] = parts.get("taken_by", {})
+    ids = sorted({id_ for part in (*parts.values(), *taken_by.values()) for id_ in part})
+    own = {id_ for id_, owner in service.reads.tenants_of(ids).items() if owner == tenant} if ids else set()
+    if taken_by:
+        parts["taken_by"] = {id_: [one for one in jobs if one in own] for id_, jobs in taken_by.items()}
+    return {**record, **{name: _kept(part, own) for name, part in parts.items()}}
+
+
+_NAMES_JOBS = ("stop", "start", "why", "trials", "taken_by")  # parts of a decision: lists of jobs, or mappings by job
+
+
+def _kept(part: Any, own: set[str]) -> Any:
+    if isinstance(part, dict):
+        return {id_: value for id_, value in part.items() if id_ in own}
+    return [id_ for id_ in part if id_ in own]
 
 
 def _known_node(service: ServiceContext, name: str) -> str:
-    if name not in {row.name for row in service.reads.nodes()}:
-        raise no_such("node", "of this name")
+    names = [row.name for row in service.reads.nodes()]
+    if name not in names:
+        raise ApiError(404, "no_such_node", "the cluster has no node of this name", did_you_mean(name, names))
     return name
+
+
+async def _set_limits(service: ServiceContext, caller: Token, tenant: str, settings: LimitSettings) -> TakenRequest:
+    request = SetLimits(tenant, TenantLimits(**settings.model_dump()))
+    return await _ask(service, caller, request, "limits.set", tenant or "every tenant", settings.model_dump())
+
+
+def _stored_bytes(service: ServiceContext, terms: TenantTerms) -> int | None:
+    return None if terms.applied.checkpoint_bytes is None else service.checkpoints.of(terms.name)
 
 
 async def _ask(

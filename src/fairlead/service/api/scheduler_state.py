@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SchedulerState:
-    """What the scheduler process has reported; null where it has not reported yet."""
+    """What the scheduler process has reported; null where it has not reported yet. The API adds how intake is."""
 
     ready: bool = False
     restarts: int = 0
     start_s: float | None = None  # duration of its start
-    jobs: int | None = None  # that it knew after its start
     decision_s: float | None = None  # from the events to the commit of the last decision
     slowest_decision_s: float | None = None
-    fell_back: str | None = None  # why another policy than the one that was set decides
+    decision_age_s: float | None = None  # since the last decision of the process that runs now
+    decision_overdue: bool = False  # a round should have been decided by now
+    policy_failed: bool = False  # another policy than the one that was set decides
+    watching: tuple[str, ...] | None = None  # what a service that only watches says about what it sees
+    intake: str | None = None  # why the jobs of a steered partition cannot be taken over now
+    intake_overdue: bool = False  # none could be taken over for a minute
     warm: dict[str, int] | None = None  # processes that wait for leases, as of the last decision

@@ -21,7 +21,7 @@ def tenant_shares(
     names = sorted({*tenants, *uses, *(owner for owner, _ in spots)})
     rows = {name: tenants.get(name, TenantTerms(name)) for name in names}
     use = {name: uses.get(name, TenantUse()) for name in names}
-    up, held = _gpus_up(nodes), _held(nodes, names, spots)
+    up, held = gpus_up(nodes), _held(nodes, names, spots)
     active = {name for name in names if use[name].waiting + use[name].running}
     total = sum(rows[name].weight for name in active)
     return [
@@ -38,7 +38,7 @@ def tenant_shares(
     ]
 
 
-def _gpus_up(nodes: Iterable[NodeRow]) -> dict[str, int]:
+def gpus_up(nodes: Iterable[NodeRow]) -> dict[str, int]:
     """GPUs by type on nodes that are up; every type of the cluster has an entry."""
     up: dict[str, int] = {}
     for node in nodes:

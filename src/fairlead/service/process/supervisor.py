@@ -17,6 +17,11 @@ from typing import Any
 from fairlead.service.api.scheduler_state import SchedulerState
 from fairlead.service.process.scheduler import FULL, REFUSED, SchedulerOptions
 from fairlead.service.store.directory import StateDirectory
+from fairlead.service.telemetry.scheduler_figures import Measurements, SchedulerFigures, measurements_from_json
+
+ORDERLY_END_S = 10.0  # for a scheduler to finish its commit and to write a snapshot
+KILLED_END_S = 2.0
+_BUSY_S = 5.0  # by which a decision may be late on a busy machine, in addition to its deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Supervisor:
             plan.to_json(),
         ]
         self._gave_up = gave_up
+        self.watched: Callable[[list[dict[str, Any]]], None] = lambda rows: None  # takes jobs of another scheduler
         self._patience = patience or Patience()
         self._process: subprocess.Popen[str] | None = None
         self._ready = threading.Event()
@@ -63,6 +69,10 @@ class Supervisor:
         self._ready_s = math.inf  # when the current process was ready
         self._starts = 0
         self._reported = SchedulerState()  # by the current process
+        self._measurements = Measurements()
+        self._decided_s: float | None = None  # the last decision of the current process
+        self._due_s = math.inf  # its next round
+        self._late_s = plan.decide_within_s + _BUSY_S
         self._thread = threading.Thread(target=self._keep, name="scheduler", daemon=True)
 
     def start(self) -> None:
@@ -81,17 +91,47 @@ class Supervisor:
                 os.write(process.stdin.fileno(), b".")
 
     def state(self) -> SchedulerState:
-        ready = self._ready.is_set() and not self._stopping.is_set()
-        return replace(self._reported, ready=ready, restarts=max(self._starts - 1, 0))
+        ready, now_s, decided_s = (
+            self._ready.is_set() and not self._stopping.is_set(),
+            time.monotonic(),
+            self._decided_s,
+        )
+        return replace(
+            self._reported,
+            ready=ready,
+            restarts=max(self._starts - 1, 0),
+            decision_age_s=None if decided_s is None else now_s - decided_s,
+            decision_overdue=now_s > self._due_s + self._late_s,
+        )
 
-    def stop(self) -> None:
-        """End the scheduler; jobs keep running."""
+    def figures(self) -> SchedulerFigures:
+        """The same for metrics, with what the current process has measured."""
+        state = self.state()
+        return SchedulerFigures(
+            state.ready,
+            state.restarts,
+            state.decision_age_s,
+            state.decision_overdue,
+            state.policy_failed,
+            self._measurements,
+        )
+
+    def close(self) -> None:
+        """End the scheduler, if necessary by force; jobs keep running."""
         self._stopping.set()
         process = self._process
         if process is not None and process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()
-        self._thread.join(timeout=30)
+        self._thread.join(ORDERLY_END_S)
+        self.kill()
+        self._thread.join(KILLED_END_S)
+
+    def kill(self) -> None:
+        """Kill a scheduler that has not ended by itself."""
+        process = self._process
+        if process is not None:
+            process.kill()  # does nothing once its end is known
 
     def _keep(self) -> None:
         deaths, pause_s, patience = 0, self._patience.first_pause_s, self._patience
@@ -129,7 +169,8 @@ class Supervisor:
             message = _message(line)
             refusal = message.get("refused", refusal)
             if message.get("ready", False):
-                self._reported = SchedulerState(start_s=message.get("start_s"), jobs=message.get("jobs"))
+                self._decided_s, self._due_s = None, math.inf
+                self._reported = SchedulerState(start_s=message.get("start_s"))
                 self._ready_s = time.monotonic()
                 self._ready.set()
             elif "decision_s" in message:
@@ -138,8 +179,19 @@ class Supervisor:
                 self._reported = replace(
                     self._reported, decision_s=decision_s, slowest_decision_s=slowest_s, warm=message.get("warm")
                 )
-            elif "fell_back" in message:
-                self._reported = replace(self._reported, fell_back=message["fell_back"])
+                self._decided_s = time.monotonic()
+                self._due_s = min(self._due_s, self._decided_s)  # until it is applied, which the next due_in_s reports
+            elif "measurements" in message:
+                self._measurements = measurements_from_json(message["measurements"])
+            elif "watched" in message:
+                self.watched(message["watched"])
+            elif "watching" in message:
+                self._reported = replace(self._reported, watching=tuple(message["watching"]))
+            elif "policy_failed" in message:
+                self._reported = replace(self._reported, policy_failed=message["policy_failed"])
+            elif "due_in_s" in message:
+                due_in_s = message["due_in_s"]
+                self._due_s = math.inf if due_in_s is None else time.monotonic() + due_in_s
         code = process.wait()
         if not self._stopping.is_set():
             self._ready.clear()

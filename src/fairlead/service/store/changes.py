@@ -53,13 +53,19 @@ def ask(actor: str, request: Request, entry: AuditEntry | None = None) -> Change
     return change
 
 
-def submit(actor: str, submission: request_queue.Submission, key: SubmissionKey | None) -> Change[tuple[str, bool]]:
-    """A change that submits a job unless its key was used before, and returns the job's id and whether it is new."""
+def submit(
+    actor: str, submission: request_queue.Submission, key: SubmissionKey | None, admit: Change[None] = lambda _: None
+) -> Change[tuple[str, bool]]:
+    """A change that submits a job unless its key was used before, and returns the job's id and whether it is new.
+
+    A new job is submitted only if `admit` does not raise an error.
+    """
 
     def change(connection: sqlite3.Connection) -> tuple[str, bool]:
         before = None if key is None else _job_of_key(connection, key)
         if before is not None:
             return before, False
+        admit(connection)
         id_ = request_queue.submit(connection, actor, submission)
         if key is not None:
             row = (key.token, key.key, key.digest, id_, time.time())

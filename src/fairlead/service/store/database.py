@@ -1,6 +1,7 @@
-"""SQLite files that survive kill -9: write-ahead log, full synchronous, and a version with migrations.
+"""SQLite files that survive kill -9: write-ahead log, full synchronous, and a schema with migrations.
 
 A file that cannot be read, is of another kind or of a newer Fairlead is refused with a remedy; it is never replaced.
+Only `migrate` changes the schema of a file; see upgrade.py.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from fairlead.model.errors import FairleadError
 
 # How long to wait for a lock on a file. Locks are held for milliseconds, but their holder may have to wait for a core.
 _BUSY_MS = 60_000
+
+
+DATABASE_ERROR = sqlite3.Error  # of any read or write, for callers outside this package
 
 
 class StoreError(FairleadError):
@@ -50,15 +54,50 @@ def create(path: Path, kind: Kind) -> None:
         writer.close()
 
 
+def migrate(path: Path, kind: Kind) -> None:
+    """Bring a file to the newest schema, one transaction for each step; a file that is up to date does not change."""
+    connection = _open_checked(path, kind)
+    try:
+        _migrate(connection, kind, path)
+    finally:
+        connection.close()
+
+
 def open_writer(path: Path, kind: Kind) -> sqlite3.Connection:
-    """The one connection that writes, after a check of the whole file and its migration."""
+    """The one connection that writes, after a check of the whole file."""
+    connection = _open_checked(path, kind)
+    if schema_of(connection) < len(kind.migrations):
+        connection.close()
+        raise StoreError(f"{path} is of an older schema; start the service, which upgrades the state directory")
+    return connection
+
+
+def open_second_writer(path: Path) -> sqlite3.Connection:
+    """A connection that writes beside the one writer, in short transactions; the file was checked when that was opened."""
+    return _connect(path)
+
+
+def schema_of(connection: sqlite3.Connection) -> int:
+    """The number of migrations that the file has."""
+    return _number(connection, "user_version")
+
+
+def check_schema(path: Path, found: int, newest: int) -> None:
+    """Refuse what a newer Fairlead has written: there is no way back within the file."""
+    if found > newest:
+        raise StoreError(
+            f"{path} was written by a newer Fairlead (schema {found}, this one knows up to {newest}); nothing was changed: "
+            "install that Fairlead again, or restore a backup from before the upgrade"
+        )
+
+
+def _open_checked(path: Path, kind: Kind) -> sqlite3.Connection:
     if not path.exists():
         raise StoreError(f"{path} is missing; restore it from a backup, or start afresh with another --state directory")
     try:
         connection = _connect(path)
         try:
             _check(connection, kind, path)
-            _migrate(connection, kind, path)
         except BaseException:
             connection.close()
             raise
@@ -86,6 +125,28 @@ def is_full(error: sqlite3.Error) -> bool:
 
 
 @contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def one_moment(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let all statements of a reader see the same commit."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
 def disk_full_raised() -> Iterator[None]:
     """Turn SQLite's report of a full disk into DiskFullError; its other errors pass through."""
     try:
@@ -109,20 +170,14 @@ def _check(connection: sqlite3.Connection, kind: Kind, path: Path) -> None:
     application_id = _number(connection, "application_id")
     if application_id != kind.application_id:
         raise StoreError(f"{path} is not Fairlead's file of {kind.name}; choose another state directory with --state")
-    newest = len(kind.migrations)
-    version = _number(connection, "user_version")
-    if version > newest:
-        raise StoreError(
-            f"{path} was written by a newer Fairlead (schema {version}, this one knows up to {newest}); "
-            "upgrade Fairlead, or restore an older backup"
-        )
+    check_schema(path, schema_of(connection), len(kind.migrations))
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
         raise _unreadable(path, str(verdict))
 
 
 def _migrate(connection: sqlite3.Connection, kind: Kind, path: Path) -> None:
-    for version in range(_number(connection, "user_version"), len(kind.migrations)):
+    for version in range(schema_of(connection), len(kind.migrations)):
         try:
             connection.executescript(
                 f"BEGIN IMMEDIATE; {kind.migrations[version]}; PRAGMA user_version = {version + 1}; COMMIT"

@@ -1,10 +1,15 @@
 """The state directory: two database files, the leases, locks. Mode 0700, one service at a time.
 
-state.json      marks that both files are complete; written last
+state.json      marks that both files are complete and of which schema they are; written last
 requests.db     requests, tokens, audit log; the API writes it
 events.db       events and decisions; the scheduler writes it
+*.mark          the last commit of each file; see commits.py
 cluster.json    the cluster file of the last start, if it differs from the first one
 leases/         one directory per placement of a job
+archive/        what is older than the service keeps, in compressed files: see store/archive.py
+audit.gz        the fairness audit up to some record: see store/audit_file.py
+estimates.json  when waiting jobs will start: see store/estimates_file.py
+followers/      how far metrics, log lines and notices are in the log: see store/followed.py
 *.lock          held while the process lives
 """
 
@@ -15,19 +20,23 @@ import json
 import os
 import sqlite3
 import time
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.rounds.journal import Header
+from fairlead.rounds.records import Record
 from fairlead.rounds.state import State
 from fairlead.service.store import log
-from fairlead.service.store.database import StoreError, create, open_reader, open_writer
-from fairlead.service.store.tables import EVENTS, REQUESTS
+from fairlead.service.store.commits import changes_of, write_mark
+from fairlead.service.store.database import StoreError, check_schema, create, open_reader, open_writer
+from fairlead.service.store.identity import identity_of, tie
+from fairlead.service.store.tables import EVENTS, REQUESTS, SCHEMA
 
-KIND = "state/1"
+_KIND = "state/"  # and the schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +56,33 @@ class StateDirectory:
         return self.path / "leases"
 
     @property
+    def archive(self) -> Path:
+        return self.path / "archive"
+
+    @property
+    def audit_file(self) -> Path:
+        return self.path / "audit.gz"
+
+    @property
+    def estimates_file(self) -> Path:
+        return self.path / "estimates.json"
+
+    @property
+    def followers(self) -> Path:
+        return self.path / "followers"
+
+    @property
     def cluster_file(self) -> Path:
         return self.path / "cluster.json"
 
     @property
     def marker(self) -> Path:
         return self.path / "state.json"
+
+    @property
+    def restoring(self) -> Path:
+        """Where a restore completes its files; it is there while they are exchanged."""
+        return self.path / "restoring"
 
     def lock(self, name: str, wait_s: float = 0.0) -> int:
         """A file descriptor that holds the lock until the process ends; the file contains its pid."""
@@ -90,13 +120,17 @@ def is_new(directory: StateDirectory) -> bool:
     """Whether no service has used this directory. Refuses one that is neither new nor complete: it may hold a queue."""
     present = [file for file in (directory.requests, directory.events) if file.exists()]
     if directory.marker.exists():
-        _check_marker(directory)
+        schema_of_marker(directory)
         if len(present) < 2:
             missing = ({directory.requests, directory.events} - set(present)).pop()
             raise StoreError(
                 f"{missing} is missing; restore it from a backup, or start afresh with another --state directory"
             )
         return False
+    if directory.restoring.exists():
+        raise StoreError(
+            f"a restore into {directory.path} was interrupted; repeat it with `fairlead restore --overwrite`"
+        )
     for file in present:
         if _has_data(file):
             raise StoreError(
@@ -112,16 +146,36 @@ def make(directory: StateDirectory, header: Header) -> None:
             name.unlink(missing_ok=True)  # unfinished and empty: see is_new
     create(directory.requests, REQUESTS)
     create(directory.events, EVENTS)
-    connection = open_writer(directory.events, EVENTS)
-    log.write_header(connection, header)
-    connection.close()
+    with closing(open_writer(directory.events, EVENTS)) as events:
+        log.write_header(events, header)
+        with closing(open_reader(directory.requests)) as requests:
+            tie(requests, events)
+            write_marks(directory, requests, events)
+    write_marker(directory)
+
+
+def write_marks(directory: StateDirectory, requests: sqlite3.Connection, events: sqlite3.Connection) -> None:
+    """Write the marks of both files as they are now."""
+    for connection, path in ((requests, directory.requests), (events, directory.events)):
+        identity = identity_of(connection)
+        assert identity is not None, "both files have one"
+        write_mark(path, identity, changes_of(connection))
+
+
+def write_marker(directory: StateDirectory, schema: int = SCHEMA) -> None:
+    """Mark both files as complete and of at least this schema."""
     unfinished = directory.marker.with_suffix(".new")
     with unfinished.open("w", encoding="utf-8") as output:
-        json.dump({"fairlead": KIND}, output)
+        json.dump({"fairlead": f"{_KIND}{schema}"}, output)
         output.flush()
         os.fsync(output.fileno())
     unfinished.rename(directory.marker)
-    descriptor = os.open(directory.path, os.O_RDONLY)
+    sync(directory.path)
+
+
+def sync(path: Path) -> None:
+    """Make the names in a folder, or the content of a file, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)
 
@@ -131,12 +185,28 @@ def read_directory(path: Path) -> tuple[Header, State]:
     directory = StateDirectory(path)
     if not directory.marker.exists() or not directory.events.exists():
         raise InputError("no state directory of a service: state.json or events.db is missing", path=str(path))
-    _check_marker(directory)
+    schema_of_marker(directory)
     try:
         with closing(open_reader(directory.events)) as connection:
             return log.read_state(connection)
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{directory.events} cannot be read ({type(error).__name__}: {error})") from None
+
+
+def read_past(path: Path, time_s: float) -> State | None:
+    """The state of a service at an earlier time; None if the records of that time are archived."""
+    try:
+        with closing(open_reader(StateDirectory(path).events)) as connection:
+            return log.read_state_at(connection, time_s)
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} cannot be read ({type(error).__name__}: {error})") from None
+
+
+@contextmanager
+def reading_since(path: Path, time_s: float) -> Iterator[tuple[State, Iterator[Record]]]:
+    """A state of a service at or before a time, or the first that is not archived, and the records that follow it."""
+    with closing(open_reader(StateDirectory(path).events)) as connection:
+        yield log.read_since(connection, time_s)
 
 
 def stored_header(directory: StateDirectory) -> Header:
@@ -178,14 +248,16 @@ def _listed(title: str, names: list[str], most: int = 6) -> list[str]:
     return [f"{title}: {', '.join(names[:most])}{rest}"] if names else []
 
 
-def _check_marker(directory: StateDirectory) -> None:
+def schema_of_marker(directory: StateDirectory) -> int:
+    """The schema in state.json; refuses a file that is none, or of a schema that this Fairlead does not know."""
     kind = None
     with suppress(OSError, ValueError, AttributeError):
         kind = json.loads(directory.marker.read_text(encoding="utf-8")).get("fairlead")
-    if kind != KIND:
-        raise StoreError(
-            f"{directory.marker} is of kind {kind!r}, wanted {KIND!r}; upgrade Fairlead if a newer one wrote it, else restore a backup"
-        )
+    schema = str(kind).removeprefix(_KIND)
+    if not str(kind).startswith(_KIND) or not schema.isdecimal():
+        raise StoreError(f"{directory.marker} is of kind {kind!r}, wanted {_KIND}{SCHEMA}; restore it from a backup")
+    check_schema(directory.marker, int(schema), SCHEMA)
+    return int(schema)
 
 
 def _has_data(path: Path) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from fairlead.engines.leases import Key
+from fairlead.model.phases import Phase
 from fairlead.model.public_job import PHASE_NAMES, JobFacts, PublicJob, has_exit_code, public_job
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.rounds.records import spec_from_json, to_line
@@ -25,6 +26,7 @@ UPSERT = (
     + ", reason = coalesce(excluded.reason, reason)"
 )
 
+WAITING = PHASE_NAMES[Phase.WAITING]
 _OWN = ("number", "name", "submitted_s", "spec")  # of the table in requests.db
 _SELECT = f"SELECT {', '.join(f'j.{name}' for name in _OWN)}, {', '.join(f'e.{name}' for name in COLUMNS)}"
 SELECT_ALL = f"{_SELECT} FROM jobs j LEFT JOIN events.jobs e ON e.id = j.id"
@@ -42,7 +44,7 @@ def facts_of(state: State, j: int, reason: str | None) -> JobFacts:
     spec, type_ = state.specs[j], int(state.held_type[j])
     names = {NO_TYPE: None, MIXED_TYPES: "mixed"}
     return JobFacts(
-        position=j,
+        position=int(state.number[j]),  # permanent, unlike the position in the state
         id=spec.id,
         tenant=spec.tenant,
         phase=PHASE_NAMES[int(state.phase[j])],
@@ -66,12 +68,18 @@ def facts_of(state: State, j: int, reason: str | None) -> JobFacts:
     )
 
 
-def read_row(row: sqlite3.Row, exit_code: Callable[[Key], int | None], now_s: float) -> PublicJob:
-    """The public job of a row of `SELECT_ALL` or `SELECT_TAKEN`; `exit_code` looks up that of a lease."""
+def read_row(
+    row: sqlite3.Row, exit_code: Callable[[Key], int | None], now_s: float, place: Callable[[int], int]
+) -> PublicJob:
+    """The public job of a row of `SELECT_ALL` or `SELECT_TAKEN`; `exit_code` looks up that of a lease.
+
+    `place` looks up the place of a waiting job in the queue.
+    """
     _, name, submitted_s, spec = row[: len(_OWN)]
     facts = _facts(row[len(_OWN) :])
     code = exit_code((facts.id, facts.leases)) if facts is not None and has_exit_code(facts) else None
-    return public_job(name, submitted_s, spec_from_json(json.loads(spec)), facts, code, now_s)
+    position = place(facts.position) if facts is not None and facts.phase == WAITING else None
+    return public_job(name, submitted_s, spec_from_json(json.loads(spec)), facts, code, now_s, position)
 
 
 def _facts(columns: tuple[Any, ...]) -> JobFacts | None:

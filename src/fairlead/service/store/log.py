@@ -10,26 +10,36 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
+from fairlead.engines.clock import LogClock, MachineClocks, machine_clocks, reading_from_line
 from fairlead.model import events as ev
+from fairlead.model.arrays import IntArray
 from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Decision
 from fairlead.model.errors import BrokenInvariantError, InputError
+from fairlead.model.histogram import Histogram
+from fairlead.model.limits import TenantLimits
 from fairlead.rounds.journal import Header, cluster_from_json, cluster_to_json, header_from_json, header_to_json
 from fairlead.rounds.records import Record, Records, to_line
+from fairlead.rounds.remembering import CARRIED
 from fairlead.rounds.snapshot import dump, load
 from fairlead.rounds.state import State
-from fairlead.service.store.database import StoreError
+from fairlead.service.store.commits import Commits
+from fairlead.service.store.database import StoreError, one_moment, transaction
+from fairlead.service.store.facts import fact, set_fact
 from fairlead.service.store.job_rows import UPSERT, row_of
+from fairlead.service.store.log_beginning import base_of, first_state
+from fairlead.service.store.remembered import Following, remember, remembered_by
 from fairlead.studies.journals.folding import open_state
 
 # A start folds at most about this many records after its snapshot.
 SNAPSHOT_EVERY = 20_000
+DAY_S = 86_400.0  # another one is due after this time if there are ended jobs, which are forgotten before it
 SNAPSHOTS_KEPT = 2
 UNDECIDED = "Undecided: the next decision will consider it"
 NO_REASON = ""  # replaces one that no longer applies
@@ -39,34 +49,54 @@ _NEWS = (ev.Started, ev.Stopped, ev.Held, ev.Released)  # after these an earlier
 class Log:
     """Collects the records of the loop, and writes them on commit, before they are acted upon."""
 
+    clock: LogClock  # set once the state is folded, after whose time it begins
+
     def __init__(self, connection: sqlite3.Connection, state: State, seq: int, taken: int, snapshot_seq: int) -> None:
         self._connection = connection
+        self._commits = Commits(connection)
         self.state = state
         self._records = Records(state.cluster, (spec.id for spec in state.specs))
         self._seq = seq
         self.taken = taken
-        self._snapshot_seq = snapshot_seq
+        self.read = taken  # the last request that the loop has; its events are recorded before the next decision
+        self._snapshot_seq, self.begun_s = snapshot_seq, state.now_s  # the snapshot from which it was opened
         self._lines: list[tuple[int, float, str, str]] = []
+        self._rows_behind = False  # records on disk, such as that of a node before a decision, may change rows
         self._touched: dict[int, str | None] = {}  # reason to wait or fail by job; None: unchanged
         self._tenants: list[ev.TenantSet] = []
         self._policy: ev.PolicySet | None = None
         self.policy = policy_of(connection)  # name and parameters
+        self._settings: ev.SettingsSet | None = None
+        self.limits = read_limits(fact(connection, "limits"))  # by tenant
+        self._limits_set = False
+        self.instead_of = fell_back_of(connection)  # as in `PolicySet`
+        self.remembered: Callable[[], bytes | None] | None = None  # what the policy remembers after its last decision
+        self.listener: Callable[[ev.Event], None] | None = None  # called with every event that is added
         self._free = np.full(len(state.cluster.nodes), -1)  # n  as in the table
         self._up = np.zeros(len(state.cluster.nodes), dtype=np.bool_)  # n
         self._cluster: Cluster | None = None  # as in the table; None: not read yet
 
     def event(self, event: ev.Event) -> None:
         self._add(event)
+
+    def _note(self, event: Record) -> None:
+        """Remember what the event sets, for the next rows."""
         if isinstance(event, ev.TenantSet):
             self._tenants.append(event)
         elif isinstance(event, ev.PolicySet):
             self._policy = event
-            self.policy = (event.policy, dict(event.parameters))
+            self.policy, self.instead_of = (event.policy, dict(event.parameters)), event.instead_of
+        elif isinstance(event, ev.SettingsSet):
+            self._settings = event
+        elif isinstance(event, ev.LimitsSet):
+            self.limits[event.tenant] = event.limits
+            self._limits_set = True
 
     def decision(self, decision: Decision) -> None:
-        """Write a decision; on return it is on disk, with every event before it."""
+        """Write a decision; on return it is on disk, with every event before it and the requests that they answer."""
         self._add(decision)
-        self._write(project=False)
+        self.taken = max(self.taken, self.read)
+        self._write(project=False, memory=None if self.remembered is None else self.remembered())
 
     def policies_before(self) -> list[tuple[str, dict[str, Any]]]:
         """Names and parameters of all policies so far, newest first; the header's is the last."""
@@ -77,18 +107,35 @@ class Log:
 
     def commit(self, taken: int) -> None:
         """Write all records so far and the rows that they change; `taken` is the last request that they answer."""
-        if self._lines or self._touched or taken != self.taken:
+        if self._lines or self._touched or self._rows_behind or taken != self.taken:
             self.taken = taken
             self._write(project=True)
 
-    def snapshot_if_due(self) -> None:
-        if self._seq - self._snapshot_seq >= SNAPSHOT_EVERY:
-            self.snapshot()
+    @property
+    def commit_seconds(self) -> Histogram:
+        """Durations of the transactions so far."""
+        return self._commits.seconds
+
+    @property
+    def snapshot_due(self) -> bool:
+        return self._seq - self._snapshot_seq >= SNAPSHOT_EVERY
+
+    def forget(self, jobs: IntArray) -> None:
+        """Forget ended jobs, right after a commit; on return that is folded and on disk.
+
+        The record and `projected` are in one transaction, so that a start never has to update rows across it.
+        """
+        assert not self._lines, "positions in records that are not on disk would change their meaning"
+        assert not self._touched, "rows that are not written would change their meaning"
+        event = ev.Forgotten(self.state.now_s, jobs)
+        self._add(event)
+        self.state.fold(event)
+        self._write(project=True)
 
     def snapshot(self) -> None:
         assert not self._lines, "a snapshot must not contain records that are not on disk"
         body, connection = dump(self.state), self._connection
-        with _transaction(connection):
+        with self._commits.transaction():
             connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (self._seq, time.time(), body))
             connection.execute(
                 "DELETE FROM snapshots WHERE seq NOT IN (SELECT seq FROM snapshots ORDER BY seq DESC LIMIT ?)",
@@ -97,15 +144,20 @@ class Log:
         self._snapshot_seq = self._seq
 
     def touch(self, record: Record) -> None:
-        """Mark the rows of the record's jobs as changed."""
+        """Mark the rows that the record changes."""
+        if isinstance(record, ev.Forgotten):
+            return
+        self._note(record)
         for j in _jobs_of(record, self.state.jobs):
             self._touched.setdefault(j, None)
         if isinstance(record, (ev.NodeAdded, ev.NodeRemoved)):  # which jobs can run at all may have changed
             self._touched.update((j, self._touched.get(j) or NO_REASON) for j in self.state.active_jobs.tolist())
-        if isinstance(record, (ev.Failed, ev.Refused)):
+        if isinstance(record, (ev.Failed, ev.Refused)) or (isinstance(record, ev.Lost) and record.reason):
             self._touched.update(dict.fromkeys(record.jobs.tolist(), record.reason))
         elif isinstance(record, ev.Arrived):
             self._touched[self.state.jobs] = UNDECIDED
+        elif isinstance(record, ev.Advised):
+            self._touched.update(_advice(record.decision, self.state))
         elif isinstance(record, _NEWS):
             self._touched.update(dict.fromkeys(record.jobs.tolist(), NO_REASON))
 
@@ -113,18 +165,25 @@ class Log:
         self._seq += 1
         document = self._records.to_json(record)
         self._lines.append((self._seq, record.time_s, document["event"], to_line(document)))
+        if self.listener is not None and not isinstance(record, Decision):
+            self.listener(record)
         self.touch(record)
 
-    def _write(self, *, project: bool) -> None:
+    def _write(self, *, project: bool, memory: bytes | None = None) -> None:
         connection = self._connection
-        with _transaction(connection):
+        with self._commits.transaction():
             connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", self._lines)
+            if memory is not None:
+                remember(connection, self._seq, memory)
+            set_fact(connection, "taken", self.taken)
             if project:
-                _set_fact(connection, "taken", self.taken)
                 self._project(connection)
-        self._lines = []
+                set_fact(connection, "shown", self.taken)  # the last request whose effect is in the tables
+            set_fact(connection, "clock", self.clock.reading().to_line())
+        self._lines, self._rows_behind = [], not project
         if project:
-            self._touched, self._tenants, self._policy = {}, [], None
+            self._touched, self._tenants, self._policy, self._settings = {}, [], None, None
+            self._limits_set = False
 
     def _project(self, connection: sqlite3.Connection) -> None:
         state = self.state
@@ -134,19 +193,23 @@ class Log:
             quotas = to_line({"quotas": [asdict(quota) for quota in event.quotas]})
             connection.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?)", (event.tenant, event.weight, quotas))
         if self._policy is not None:
-            _set_fact(connection, "policy", _policy_line(self._policy.policy, self._policy.parameters))
+            set_fact(connection, "policy", _policy_line(self._policy))
+        if self._settings is not None:
+            set_fact(connection, "settings", to_line(dict(self._settings.settings)))
+        if self._limits_set:
+            set_fact(connection, "limits", to_line({name: asdict(limits) for name, limits in self.limits.items()}))
         if self._cluster is not state.cluster:
             self._project_cluster(connection)
         changed = np.flatnonzero((self._free != state.node_free) | (self._up != state.node_up)).tolist()
         rows = ((int(state.node_free[n]), bool(state.node_up[n]), n) for n in changed)
         connection.executemany("UPDATE nodes SET free = ?, up = ? WHERE position = ?", rows)
         self._free, self._up = state.node_free.copy(), state.node_up.copy()
-        _set_fact(connection, "projected", self._seq)
+        set_fact(connection, "projected", self._seq)
 
     def _project_cluster(self, connection: sqlite3.Connection) -> None:
         """Write all nodes again, which is rare."""
         cluster = self._cluster = self.state.cluster
-        _set_fact(connection, "cluster", to_line(cluster_to_json(cluster)))
+        set_fact(connection, "cluster", to_line(cluster_to_json(cluster)))
         for n, name in enumerate(cluster.nodes):
             row = (n, name, cluster.types[cluster.type_of[n]], int(cluster.node_gpus[n]), 0, False)
             connection.execute("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?)", row)
@@ -157,20 +220,16 @@ class Log:
 def write_header(connection: sqlite3.Connection, header: Header) -> None:
     """Begin an empty log with its header, which never changes afterwards, and the nodes of its cluster."""
     cluster = header.cluster
-    with _transaction(connection):
-        _set_fact(connection, "header", to_line(header_to_json(header)))
-        _set_fact(connection, "policy", _policy_line(header.policy, header.parameters))
-        _set_fact(connection, "taken", 0)
-        _set_fact(connection, "projected", 0)
+    with transaction(connection):
+        set_fact(connection, "header", to_line(header_to_json(header)))
+        set_fact(connection, "policy", _policy_line(ev.PolicySet(0.0, header.policy, header.parameters)))
+        set_fact(connection, "taken", 0)
+        set_fact(connection, "shown", 0)
+        set_fact(connection, "projected", 0)
         for n, (name, type_) in enumerate(zip(cluster.nodes, cluster.node_type.tolist(), strict=True)):
             gpus = int(cluster.node_gpus[n])
             row = (n, name, cluster.types[type_], gpus, gpus, True)
             connection.execute("INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?)", row)
-
-
-def fact(connection: sqlite3.Connection, name: str) -> Any:
-    row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    return None if row is None else row[0]
 
 
 def header_of(connection: sqlite3.Connection) -> Header:
@@ -194,10 +253,27 @@ def policy_of(connection: sqlite3.Connection) -> tuple[str, dict[str, Any]]:
     return policy["name"], policy["parameters"]
 
 
-def open_log(connection: sqlite3.Connection) -> Log:
-    """The log with its state, from the newest readable snapshot and all later records."""
+def settings_of(connection: sqlite3.Connection) -> dict[str, Any]:
+    """The settings with which decisions are made, as in a header."""
+    line = fact(connection, "settings")
+    return header_of(connection).settings if line is None else dict(json.loads(line))
+
+
+def read_limits(line: str | None) -> dict[str, TenantLimits]:
+    """The limits that operators have set, by tenant, from the stored fact."""
+    return {} if line is None else {name: TenantLimits(**limits) for name, limits in json.loads(line).items()}
+
+
+def fell_back_of(connection: sqlite3.Connection) -> str:
+    """Which policy could not decide and why, if another one decides because of that; otherwise empty."""
+    reason: str = json.loads(fact(connection, "policy")).get("instead_of", "")
+    return reason
+
+
+def open_log(connection: sqlite3.Connection, machine: MachineClocks | None = None) -> Log:
+    """The log with its state, from the newest readable snapshot and all later records, and its clock."""
     header = header_of(connection)
-    last = connection.execute("SELECT coalesce(max(seq), 0) FROM log").fetchone()[0]
+    last = connection.execute("SELECT coalesce(max(seq), ?) FROM log", (base_of(connection),)).fetchone()[0]
     taken, projected = int(fact(connection, "taken")), int(fact(connection, "projected"))
     for seq, state in _starting_points(connection, header):
         log = Log(connection, state, last, taken, seq)
@@ -211,18 +287,48 @@ def open_log(connection: sqlite3.Connection) -> Log:
                 f"the log of events contradicts itself ({error}); nothing was changed: restore a backup of the state directory"
             ) from None
         log._records = Records(state.cluster, (spec.id for spec in state.specs))
+        log.clock = _open_clock(connection, state, machine or machine_clocks())
         return log
-    raise AssertionError("the empty state is always a start")
+    raise AssertionError("the beginning of the log is always a start")
 
 
 def read_state(connection: sqlite3.Connection) -> tuple[Header, State]:
-    """The header with the current policy, and the state after the last record. Nothing is written."""
-    header = header_of(connection)
-    name, parameters = policy_of(connection)
-    seq, state = next(_starting_points(connection, header))
+    """The header with the current policy and settings, and the state after the last record. Nothing is written.
+
+    The header has what the policy remembers, if that is known: see store/remembered.py.
+    """
+    with one_moment(connection):
+        (name, parameters), settings = policy_of(connection), settings_of(connection)
+        header = replace(header_of(connection), policy=name, parameters=parameters, settings=settings)
+        past = remembered_by(connection)
+        seq, state = next(_starting_points(connection, header, past.since))
+        following = Following(past, seq, state, header)
+        for number, record in read_records(connection, state, after=seq):
+            following.fold(number, record)
+    carried = following.carried()
+    return header if carried is None else replace(header, more={**header.more, CARRIED: carried}), state
+
+
+def read_state_at(connection: sqlite3.Connection, time_s: float) -> State | None:
+    """The state at a time, that instant included; None if the records of that time are archived. Nothing is written."""
+    points = _starting_points(connection, header_of(connection))
+    start = next(((seq, state) for seq, state in points if state.now_s <= time_s), None)
+    if start is None:
+        return None
+    seq, state = start
     for _, record in read_records(connection, state, after=seq):
+        if record.time_s > time_s:
+            break
         state.fold(record)
-    return replace(header, policy=name, parameters=parameters), state
+    return state
+
+
+def read_since(connection: sqlite3.Connection, time_s: float) -> tuple[State, Iterator[Record]]:
+    """A state at or before a time, or the first one if the log begins later, and the records that follow it."""
+    for seq, state in _starting_points(connection, header_of(connection)):  # noqa: B007 the last one is the first state
+        if state.now_s <= time_s:
+            break
+    return state, (record for _, record in read_records(connection, state, after=seq))
 
 
 def read_records(connection: sqlite3.Connection, then: State, after: int = 0) -> Iterator[tuple[int, Record]]:
@@ -241,17 +347,45 @@ def read_records(connection: sqlite3.Connection, then: State, after: int = 0) ->
             ) from None
 
 
-def _starting_points(connection: sqlite3.Connection, header: Header) -> Iterator[tuple[int, State]]:
-    """States to start from, newest first. An unreadable snapshot only costs time."""
-    for seq, body in connection.execute("SELECT seq, body FROM snapshots ORDER BY seq DESC").fetchall():
+def _starting_points(
+    connection: sqlite3.Connection, header: Header, before: int | None = None
+) -> Iterator[tuple[int, State]]:
+    """States to start from, newest first. An unreadable snapshot only costs time.
+
+    States that are not `before` this record are left out, unless that would mean to fold a long log from its beginning.
+    """
+    query = "SELECT seq, body FROM snapshots WHERE seq >= ? ORDER BY seq DESC"
+    base = base_of(connection)
+    snapshots = connection.execute(query, (base,)).fetchall()
+    if before is not None and before > base:
+        older = [row for row in snapshots if row[0] < before]
+        last: int = connection.execute("SELECT max(seq) FROM log").fetchone()[0] or 0
+        if older or last - base <= SNAPSHOT_EVERY:
+            snapshots = older
+    for seq, body in snapshots:
         try:
             yield seq, load(body, header.cluster, open_state(header).estimator)
         except InputError:
             continue
-    yield 0, open_state(header)
+    yield first_state(connection, header)
+
+
+def _open_clock(connection: sqlite3.Connection, state: State, machine: MachineClocks) -> LogClock:
+    line = fact(connection, "clock")
+    last = None if line is None else reading_from_line(line)
+    return LogClock(last, state.now_s, lambda: not state.active, machine)
+
+
+def _advice(decision: Decision, state: State) -> dict[int, str]:
+    """What to show of jobs that wait, and that the policy would start."""
+    rows = zip(decision.start.tolist(), decision.spots, strict=True)
+    nodes = {j: ", ".join(state.cluster.nodes[node] for node, _ in spot) for j, spot in rows}
+    return {j: f"Advised: it would start now on {names}" for j, names in nodes.items() if not state.held_gpus[j]}
 
 
 def _jobs_of(record: Record, jobs: int) -> list[int]:
+    if isinstance(record, ev.Advised):
+        record = record.decision
     if isinstance(record, Decision):
         explained = [] if record.why is None else record.why.outcomes.job.tolist()
         return [*record.stop.tolist(), *record.start.tolist(), *explained]
@@ -261,23 +395,6 @@ def _jobs_of(record: Record, jobs: int) -> list[int]:
     return touched
 
 
-def _policy_line(name: str, parameters: Any) -> str:
-    return to_line({"name": name, "parameters": dict(parameters)})
-
-
-def _set_fact(connection: sqlite3.Connection, name: str, value: Any) -> None:
-    connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
-
-
-class _transaction:  # noqa: N801  reads like a keyword
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._connection.execute("COMMIT")
-        elif self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+def _policy_line(event: ev.PolicySet) -> str:
+    reason = {"instead_of": event.instead_of} if event.instead_of else {}
+    return to_line({"name": event.policy, "parameters": dict(event.parameters), **reason})

@@ -8,7 +8,7 @@ import os
 import select
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from fairlead.engines.requests import (
     RemoveNode,
     Request,
     Resume,
+    SetLimits,
     SetPolicy,
     SetTenant,
     Submit,
@@ -30,11 +31,19 @@ from fairlead.model.cluster import NodeGroup
 from fairlead.model.errors import InputError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import ENDED, Phase
+from fairlead.model.limits import TenantLimits
 from fairlead.model.quotas import Quota
 from fairlead.rounds.records import spec_from_json, to_line
 from fairlead.rounds.state import State
+from fairlead.service.store.facts import fact
+from fairlead.service.store.incarnations import job_id
 from fairlead.service.store.log import Log
 
+# The last request about each node.
+LAST_OF_NODES = (
+    "SELECT kind, target, max(number) FROM requests WHERE kind IN ('drain', 'resume', 'add_node', 'remove_node') "
+    "AND number <= ? GROUP BY target"
+)
 # Requests taken at once: the transaction that answers them stays short.
 _MOST = 1000
 
@@ -73,20 +82,28 @@ def submit(connection: sqlite3.Connection, actor: str, submission: Submission) -
         "INSERT INTO requests (time_s, actor, kind, target, body) VALUES (?, ?, 'submit', '', '{}')", (now_s, actor)
     )
     number = _id(cursor)
-    spec = replace(submission.spec, id=f"j{number}")
-    connection.execute(
-        "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            number,
-            spec.id,
-            spec.tenant,
-            submission.name,
-            now_s,
-            to_line(asdict(spec)),
-            to_line(asdict(submission.command)),
-        ),
-    )
+    spec = replace(submission.spec, id=job_id(int(fact(connection, "incarnation")), number))
+    _insert_job(connection, number, replace(submission, spec=spec), now_s)
     return spec.id
+
+
+def submit_watched(connection: sqlite3.Connection, actor: str, submissions: Iterable[Submission]) -> None:
+    """Append jobs of another scheduler under their own ids, as of their own times; those that are known are skipped."""
+    known = "SELECT 1 FROM jobs WHERE id = ? UNION SELECT 1 FROM archived WHERE id = ?"
+    for submission in submissions:
+        spec = submission.spec
+        if connection.execute(known, (spec.id, spec.id)).fetchone() is None:
+            cursor = connection.execute(
+                "INSERT INTO requests (time_s, actor, kind, target, body) VALUES (?, ?, 'submit', '', '{}')",
+                (time.time(), actor),
+            )
+            _insert_job(connection, _id(cursor), submission, spec.arrival_s)
+
+
+def _insert_job(connection: sqlite3.Connection, number: int, submission: Submission, submitted_s: float) -> None:
+    spec, command = submission.spec, submission.command
+    row = (number, spec.id, spec.tenant, submission.name, submitted_s, to_line(asdict(spec)), to_line(asdict(command)))
+    connection.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def command_of(connection: sqlite3.Connection, job: str) -> Command:
@@ -129,23 +146,21 @@ def unanswered(connection: sqlite3.Connection, taken: int, state: State) -> list
 
 def drained(connection: sqlite3.Connection, taken: int) -> list[str]:
     """Nodes that an operator has drained and not resumed."""
-    rows = connection.execute(
-        "SELECT kind, target, max(number) FROM requests WHERE kind IN ('drain', 'resume', 'add_node', 'remove_node') "
-        "AND number <= ? GROUP BY target",
-        (taken,),
-    )
+    rows = connection.execute(LAST_OF_NODES, (taken,))
     return [target for kind, target, _ in rows if kind == "drain"]
 
 
 class StoredInbox:
-    """The scheduler's end of the queue. A byte in the pipe announces a commit; its end means that the API has ended."""
+    """The scheduler's end of the queue. `wait` returns after a commit or the timeout; False if the API has ended."""
 
-    def __init__(self, connection: sqlite3.Connection, log: Log, again: list[Request], pipe: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, log: Log, again: list[Request], wait: Callable[[float], bool]
+    ) -> None:
         self._connection = connection
         self._log = log
         self.taken = log.taken  # the last request that was returned
         self._again = again
-        self._pipe = pipe
+        self._wait = wait
         self.closed = False
 
     def take(self, timeout_s: float) -> list[Request] | None:
@@ -166,13 +181,14 @@ class StoredInbox:
     def _read(self) -> list[Request]:
         requests = read_after(self._connection, self.taken)
         if requests:
-            self.taken = requests[-1][0]
+            self.taken = self._log.read = requests[-1][0]
         return [request for _, request in requests]
 
-    def _wait(self, timeout_s: float) -> bool:
-        """Wait for a byte or the timeout; False if the API has ended."""
-        ready, _, _ = select.select([self._pipe], [], [], None if math.isinf(timeout_s) else timeout_s)
-        return not ready or bool(os.read(self._pipe, 65536))
+
+def wait_on_pipe(pipe: int, timeout_s: float) -> bool:
+    """Wait for a byte, which announces a commit, or the timeout; False if the other end is closed."""
+    ready, _, _ = select.select([pipe], [], [], None if math.isinf(timeout_s) else timeout_s)
+    return not ready or bool(os.read(pipe, 65536))
 
 
 _PLAIN: dict[str, type[Cancel | Hold | Release]] = {"cancel": Cancel, "hold": Hold, "release": Release}
@@ -189,6 +205,8 @@ def _to_row(request: Request) -> tuple[str, str, dict[str, Any]]:
             return "remove_node", node, {}
         case SetTenant(tenant, weight, quotas):
             return "tenant", tenant, {"weight": weight, "quotas": [asdict(quota) for quota in quotas]}
+        case SetLimits(tenant, limits):
+            return "limits", tenant, asdict(limits)
         case SetPolicy(policy, parameters):
             return "policy", policy, dict(parameters)
         case Submit():
@@ -203,6 +221,8 @@ def _from_row(kind: str, target: str, body: str, spec: str | None, command: str 
     if kind == "tenant":
         terms = json.loads(body)
         return SetTenant(target, terms["weight"], tuple(Quota(**quota) for quota in terms["quotas"]))
+    if kind == "limits":
+        return SetLimits(target, TenantLimits(**json.loads(body)))
     if kind == "add_node":
         return AddNode(target, NodeGroup(1, **json.loads(body)))
     if kind == "policy":

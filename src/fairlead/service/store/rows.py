@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.model.limits import BUILT_IN, NO_LIMITS, TenantLimits
 from fairlead.model.quotas import Quota
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node with its GPUs, and the number of them that are free."""
+    """A node with its GPUs, and the number of them that are free; a drained node is not up."""
 
     name: str
     type: str
     gpus: int
     free: int
     up: bool
+    drained: bool = False  # by an operator, until it is resumed
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHolder:
+    """A job that holds GPUs, and how many on each node."""
+
+    id: str
+    name: str
+    tenant: str
+    phase: str
+    nodes: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class TenantTerms:
-    """A tenant's weight and limits; the defaults apply to tenants without settings."""
+    """A tenant's weight, quotas and limits; the defaults apply to tenants without settings."""
 
     name: str
     weight: float = 1.0
     quotas: tuple[Quota, ...] = ()
+    limits: TenantLimits = NO_LIMITS  # its own
+    applied: TenantLimits = BUILT_IN  # its own, or else those of every tenant
+    stored_bytes: int | None = None  # of its checkpoints; null unless they are limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +52,16 @@ class TenantUse:
     waiting: int = 0
     running: int = 0
     gpu_hours: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedJob:
+    """A job that is in the archive only: how and when it ended, and the number of its segment."""
+
+    id: str
+    phase: str
+    end_s: float | None
+    segment: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""The tables of the two files. Migrations are only ever added at the end; earlier ones never change."""
+"""The tables of the two files. Migrations are only ever added at the end; earlier ones never change.
+
+Both files have the same number of migrations, which is the schema of the state directory: a file in which a schema
+changes nothing has a migration without statements. `CHANGES` describes each schema for operators.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +61,24 @@ REQUESTS = Kind(
             detail TEXT NOT NULL
         );
         """,
+        """
+        -- What belongs to the file as a whole: see store/identity.py.
+        CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+        INSERT INTO facts VALUES ('store', lower(hex(randomblob(8)))), ('incarnation', 1), ('epoch', 0);
+        -- Grows with every change: see store/commits.py. Tokens change together with the audit log.
+        CREATE VIEW changes AS SELECT coalesce(sum(seq), 0) AS count FROM sqlite_sequence;
+        """,
+        """
+        -- Jobs that are in the archive only, by the number of their request.
+        CREATE TABLE archived (
+            number INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            tenant TEXT NOT NULL,
+            phase TEXT NOT NULL,
+            end_s REAL,
+            segment INTEGER NOT NULL
+        );
+        """,
     ),
 )
 
@@ -111,5 +133,28 @@ EVENTS = Kind(
         );
         CREATE TABLE tenants (name TEXT PRIMARY KEY, weight REAL NOT NULL, quotas TEXT NOT NULL) WITHOUT ROWID;
         """,
+        """
+        INSERT INTO facts VALUES ('incarnation', 1), ('epoch', 0);
+        CREATE VIEW changes AS SELECT max(
+            (SELECT coalesce(max(seq), 0) FROM log), (SELECT coalesce(max(seq), 0) FROM snapshots)
+        ) AS count;
+        """,
+        """
+        -- The sum of what archived jobs used.
+        CREATE TABLE archived_use (tenant TEXT PRIMARY KEY, jobs INTEGER NOT NULL, gpu_s REAL NOT NULL) WITHOUT ROWID;
+        -- Records that were archived are changes too: see store/commits.py.
+        DROP VIEW changes;
+        CREATE VIEW changes AS SELECT max(
+            (SELECT coalesce(max(seq), 0) FROM log),
+            (SELECT coalesce(max(seq), 0) FROM snapshots),
+            coalesce((SELECT value FROM facts WHERE name = 'base'), 0)
+        ) AS count;
+        """,
     ),
 )
+
+SCHEMA = len(EVENTS.migrations)
+CHANGES = {
+    3: "both files get tables for jobs that are in the archive; nothing is archived by the upgrade itself",
+    2: "both files get the name of the store and its incarnation, which show whether they belong together",
+}

@@ -22,6 +22,7 @@ class Role(StrEnum):
     ADMIN = "admin"  # everything
     MEMBER = "member"  # its tenant's jobs
     VIEWER = "viewer"  # reads the jobs of its tenant, or of all tenants if it has none
+    METRICS = "metrics"  # reads /metrics and nothing else
 
 
 @dataclass(frozen=True, slots=True)

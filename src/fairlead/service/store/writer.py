@@ -10,9 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from fairlead.model.histogram import Histogram
+from fairlead.service.store.commits import Commits, FencedError
 from fairlead.service.store.database import DiskFullError, is_full
 
 _T = TypeVar("_T")
+CLOSING_S = 5.0  # to write the last changes
 _MOST = 256  # changes in one transaction: a bound on how long the first of them waits
 
 
@@ -25,11 +28,21 @@ class _Change:
 
 
 class Writer:
-    """Owns the connection in a separate thread. `committed` is called after every transaction with a change."""
+    """Owns the connection in a separate thread. `committed` is called after every transaction with a change.
 
-    def __init__(self, connection: sqlite3.Connection, committed: Callable[[], None] = lambda: None) -> None:
+    `fenced` is called with the reason if another service has taken over; from then on every change fails.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        committed: Callable[[], None] = lambda: None,
+        fenced: Callable[[str], None] = lambda reason: None,
+    ) -> None:
         self._connection = connection
+        self._commits = Commits(connection)
         self._committed = committed
+        self._fenced = fenced
         self._queue: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="requests.db", daemon=True)
         self._thread.start()
@@ -69,10 +82,17 @@ class Writer:
         result: _T = outcome[0]
         return result
 
+    @property
+    def commit_seconds(self) -> Histogram:
+        """Durations of the transactions so far."""
+        return self._commits.seconds
+
     def close(self) -> None:
+        """Finish what was asked for; on a disk that does not answer, leave it to the end of the process."""
         self._queue.put(None)
-        self._thread.join()
-        self._connection.close()
+        self._thread.join(CLOSING_S)
+        if not self._thread.is_alive():
+            self._connection.close()
 
     def _work(self) -> None:
         while (first := self._queue.get()) is not None:
@@ -90,12 +110,13 @@ class Writer:
                 return
 
     def _transact(self, batch: list[_Change]) -> None:
-        connection = self._connection
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            for change in batch:
-                self._make(change)
-            connection.execute("COMMIT")
+            with self._commits.transaction():
+                for change in batch:
+                    self._make(change)
+        except FencedError as error:
+            self._give_up(batch, error)
+            self._fenced(str(error))
         except sqlite3.Error as error:
             self._give_up(batch, error)
         else:
@@ -117,11 +138,9 @@ class Writer:
             connection.execute("ROLLBACK TO change")
         connection.execute("RELEASE change")
 
-    def _give_up(self, batch: list[_Change], error: sqlite3.Error) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+    def _give_up(self, batch: list[_Change], error: sqlite3.Error | FencedError) -> None:
         reason: BaseException = error
-        if is_full(error):
+        if isinstance(error, sqlite3.Error) and is_full(error):
             reason = DiskFullError(
                 "the disk that holds the state directory is full; nothing was written: free some space"
             )

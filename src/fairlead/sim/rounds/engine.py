@@ -23,6 +23,7 @@ from fairlead.model.events import (
     NodeDown,
     NodeUsable,
     Progress,
+    Released,
     Started,
     Stopped,
 )
@@ -38,7 +39,7 @@ _FEW = 64  # stale entries that are not worth removing
 
 
 class _Running(NamedTuple):
-    """A running job: from `resume_s` to `end_s` it processes `rate` samples per second."""
+    """A running job: from `resume_s` on it processes `rate` samples per second. That it has ended is known at `end_s`."""
 
     spot: Spot
     rate: float
@@ -132,7 +133,7 @@ class SimEngine:
             fault_s, change_s = (self._faults.next_s, self._changes.next_s) if goes_on else (math.inf, math.inf)
             trial_s = self._next_trial_s() if self.profiling.trials else math.inf
             report_s = math.inf if self._reports is None else self._next_report_s(self._reports)
-            arrival_s = self.profiling.ready_s[self._arrived] if self._arrived < len(jobs) else math.inf
+            arrival_s = self._known_s(self._arrived) if self._arrived < len(jobs) else math.inf
             next_s = min(finish_s, change_s, fault_s, trial_s, report_s, arrival_s)
             if next_s > until_s or next_s == math.inf:
                 self._now_s = until_s if until_s < math.inf else self._now_s
@@ -178,8 +179,8 @@ class SimEngine:
         rate = self._truth.rate(j, spot)
         if rate <= 0 or j in self._running:
             raise BrokenInvariantError(f"job {self._truth.jobs[j].id} was started where it cannot run, or twice")
-        resume_s = now_s + (self._truth.restart_s[j] if j in self._ran else 0.0)
-        end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / rate
+        resume_s = now_s + (self._truth.restart_s[j] if j in self._ran else self._truth.world.start_s)
+        end_s = self._end_s(j, resume_s, rate)
         run = self._running[j] = _Running(spot, rate, resume_s, resume_s, end_s)
         self._ran.add(j)
         heapq.heappush(self._finishing, (end_s, j))
@@ -197,7 +198,7 @@ class SimEngine:
             raise InputError(
                 f"job {state.specs[j].id} runs where no speed of its model is known; add it to the profile"
             )
-        end_s = since_s + max(self._total[j] - self._done[j], 0.0) / rate
+        end_s = self._end_s(j, since_s, rate)
         if end_s < self._now_s:
             end_s = self._now_s
             self._total[j] = self._done[j] + rate * max(end_s - since_s, 0.0)
@@ -214,6 +215,8 @@ class SimEngine:
             for j, done in zip(stopping.tolist(), kept.tolist(), strict=True):
                 self._done[j] = done
             self._answers.append(Stopped(self._now_s, stopping, kept))
+        if state.pauses:  # here nothing prevents their next start
+            self._answers.append(Released(self._now_s, np.array(sorted(state.pauses), dtype=np.int64)))
         starting = _in(state, Phase.STARTING, Phase.MOVING)
         if starting.size:
             self._answers.append(self._start_all(starting, [state.spots[j] for j in starting.tolist()], self._now_s))
@@ -225,7 +228,16 @@ class SimEngine:
 
     def _done_at(self, j: int, time_s: float) -> float:
         run = self._running[j]
-        return self._done[j] + run.rate * max(time_s - run.since_s, 0.0)
+        done = self._done[j] + run.rate * max(time_s - run.since_s, 0.0)
+        return min(done, self._total[j]) if self._truth.world.notice_s else done  # it may have ended since
+
+    def _end_s(self, j: int, since_s: float, rate: float) -> float:
+        """When it is known that a job has ended which processes `rate` samples per second since then."""
+        return since_s + max(self._total[j] - self._done[j], 0.0) / rate + self._truth.world.notice_s
+
+    def _known_s(self, j: int) -> float:
+        """When it is known that a job has arrived."""
+        return self.profiling.ready_s[j] + self._truth.world.notice_s
 
     def _leave(self, jobs: IntArray, samples: list[float]) -> FloatArray:
         """Record that these jobs no longer run, and the samples (j) that they keep."""
@@ -347,7 +359,7 @@ class SimEngine:
         run = self._running[j]
         self._done[j] = self._done_at(j, self._now_s)
         resume_s = max(run.resume_s, self._now_s) + seconds
-        end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / run.rate
+        end_s = self._end_s(j, resume_s, run.rate)
         self._running[j] = _Running(run.spot, run.rate, resume_s, resume_s, end_s)
         heapq.heappush(self._finishing, (end_s, j))
         heapq.heappush(self._paused, (resume_s, j))
@@ -373,7 +385,8 @@ class SimEngine:
         self._reports.pop()
         for j in jobs.tolist():
             run, self._done[j] = self._running[j], self._done_at(j, self._now_s)
-            end_s = self._now_s + max(self._total[j] - self._done[j], 0.0) / run.rate
+            is_over = self._truth.world.notice_s > 0 and self._done[j] >= self._total[j]  # and not known yet
+            end_s = run.end_s if is_over else self._end_s(j, self._now_s, run.rate)
             self._running[j] = run._replace(since_s=self._now_s, end_s=end_s)
             heapq.heappush(self._finishing, (end_s, j))
         self._drop_stale()
@@ -384,11 +397,12 @@ class SimEngine:
         """Samples in the job's last checkpoint."""
         run, every_s = self._running[j], self._truth.world.checkpoint_s
         saved_s = math.floor(max(self._now_s - run.resume_s, 0.0) / every_s) * every_s  # after `resume_s`
-        return max(self._done[j] + run.rate * (saved_s - (run.since_s - run.resume_s)), 0.0)
+        saved = max(self._done[j] + run.rate * (saved_s - (run.since_s - run.resume_s)), 0.0)
+        return min(saved, self._total[j]) if self._truth.world.notice_s else saved
 
     def _arrive(self) -> list[Event]:
         events: list[Event] = []
-        while self._arrived < len(self._declared) and self.profiling.ready_s[self._arrived] == self._now_s:
+        while self._arrived < len(self._declared) and self._known_s(self._arrived) == self._now_s:
             events.append(Arrived(self._now_s, self._declared[self._arrived]))
             self._arrived += 1
         return events

@@ -25,7 +25,7 @@ from fairlead.rounds.state import State
 from fairlead.sim.tasks.jobs import TaskJobs, as_tasks
 from fairlead.sim.tasks.planning import plan_for
 from fairlead.sim.tasks.schedules import best_of
-from fairlead.sim.truth import Truth
+from fairlead.sim.truth import Truth, World
 
 _FINISHED, _ARRIVED, _SERVED = range(3)  # the order of events at the same instant
 
@@ -40,19 +40,7 @@ def run_tasks(
     tick: Callable[[State], None] | None = None,
 ) -> Run:
     """Run until all jobs are done. Decisions are part of the simulation here, so they are not timed."""
-    if truth.world.mtbf_s:
-        raise InputError(
-            f"policy {policy.name} decides single tasks, and that simulator has no failing nodes; leave out --mtbf"
-        )
-    if truth.world.declared_speeds:
-        raise InputError(
-            f"policy {policy.name} decides single tasks, and that simulator measures no speeds; leave out --declared-speeds"
-        )
-    if truth.world.job_server_factor != (1.0, 1.0):
-        raise InputError(
-            f"policy {policy.name} decides single tasks, and in that simulator servers are equally fast for all jobs; "
-            "leave out --job-server-factors"
-        )
+    check_world(policy, truth.world)
     result = Run()
     if not truth.jobs:
         return result
@@ -70,6 +58,28 @@ def run_tasks(
     return result
 
 
+def check_world(policy: TaskPolicy, world: World) -> None:
+    """Refuse a world that this simulator does not have."""
+    if world.mtbf_s:
+        raise InputError(
+            f"policy {policy.name} decides single tasks, and that simulator has no failing nodes; leave out --mtbf"
+        )
+    if world.declared_speeds:
+        raise InputError(
+            f"policy {policy.name} decides single tasks, and that simulator measures no speeds; leave out --declared-speeds"
+        )
+    if world.job_server_factor != (1.0, 1.0):
+        raise InputError(
+            f"policy {policy.name} decides single tasks, and in that simulator servers are equally fast for all jobs; "
+            "leave out --job-server-factors"
+        )
+    if world.start_s or world.notice_s:
+        raise InputError(
+            f"policy {policy.name} decides single tasks, and that simulator has no latencies; "
+            "leave out --start-cost and --notice"
+        )
+
+
 def assumptions(jobs: Sequence[JobSpec], settings: Settings) -> tuple[Assumption, ...]:
     """The rules of single tasks that runs in rounds do not have."""
     wide = [spec for spec in jobs if spec.gpus > 1]
@@ -79,9 +89,15 @@ def assumptions(jobs: Sequence[JobSpec], settings: Settings) -> tuple[Assumption
     ]
     if any(not spec.relaxed for spec in wide):
         assumed.append(Assumption("all relaxed", "every job may use GPUs of several types at once, declared or not"))
+    if any(spec.nodes for spec in wide):
+        assumed.append(
+            Assumption("any nodes", "tasks run on whatever nodes are free, also where their number is fixed")
+        )
     if settings.switching is Switching.FAST:
         cost = f"{settings.task_switch:.0%} of a task"
         assumed.append(Assumption("fast switching", f"a GPU that changes to another job pays {cost}, not a restart"))
+    if settings.pre_emption.are_set:
+        assumed.append(Assumption("no limit on pre-emption", "GPUs change hands with every task, whatever that costs"))
     return tuple(assumed)
 
 
@@ -150,7 +166,7 @@ class _Segments:
 
 
 def _segments(jobs: TaskJobs, schedule: Schedule, round_s: float) -> _Segments:
-    from fairlead.sim.tasks import kernel  # importing numba takes half a second; only this simulator needs it
+    from fairlead.sim.tasks import kernel  # numba is slow to import; only this simulator needs it
 
     instance = jobs.true
     order = np.argsort(schedule.start_s, kind="stable")

@@ -6,7 +6,8 @@ Functions here take and return arrays. Numba caches the compiled code next to th
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from fairlead.numerics.compiled import compiled, compiled_into_callers
 
 FASTEST_IDLE, EARLIEST_FINISH, LONGEST_IDLE = 0, 1, 2  # as in model/tasks.py
 STARTED = -1  # in the list of ready jobs: all tasks of the job have started; smaller values: the job has a new key
@@ -15,12 +16,12 @@ FEW_WAITS = 64  # tasks that may reserve a busy GPU in a partial pass
 LOOK_BACK = 16  # idle GPUs of a type that are searched for one that ran the job last
 
 
-@njit(cache=True)
+@compiled
 def _before(heap_s, heap_id, a, b):
     return heap_s[a] < heap_s[b] or (heap_s[a] == heap_s[b] and heap_id[a] < heap_id[b])
 
 
-@njit(cache=True)
+@compiled
 def _sift_up(heap_s, heap_id, at):
     while at > 0:
         parent = (at - 1) >> 1
@@ -31,7 +32,7 @@ def _sift_up(heap_s, heap_id, at):
         at = parent
 
 
-@njit(cache=True)
+@compiled
 def _sift_down(heap_s, heap_id, size, at):
     while True:
         child = 2 * at + 1
@@ -46,20 +47,20 @@ def _sift_down(heap_s, heap_id, size, at):
         at = child
 
 
-@njit(cache=True)
+@compiled
 def _heapify(heap_s, heap_id, size):
     for at in range(size // 2 - 1, -1, -1):
         _sift_down(heap_s, heap_id, size, at)
 
 
-@njit(cache=True, inline="always")
+@compiled_into_callers
 def _push(heap_s, heap_id, size, when_s, id_):
     heap_s[size], heap_id[size] = when_s, id_
     _sift_up(heap_s, heap_id, size)
     return size + 1
 
 
-@njit(cache=True, inline="always")
+@compiled_into_callers
 def _pop(heap_s, heap_id, size):
     """Remove the first entry."""
     heap_s[0], heap_id[0] = heap_s[size - 1], heap_id[size - 1]
@@ -67,7 +68,7 @@ def _pop(heap_s, heap_id, size):
     return size - 1
 
 
-@njit(cache=True)
+@compiled
 def _key(n, started, round_, base, slope, by_round, first_round, unit, growth, queues):
     value = base[n] + slope[n] * started
     if len(by_round) > 0:
@@ -81,7 +82,7 @@ def _key(n, started, round_, base, slope, by_round, first_round, unit, growth, q
     return float(level)
 
 
-@njit(cache=True)
+@compiled
 def _insert(ready, size, key, n):
     """Insert a job into a list that ends with the job to go first; ties are broken by position, that is by arrival."""
     low, high = 0, size
@@ -97,14 +98,14 @@ def _insert(ready, size, key, n):
     ready[low] = n
 
 
-@njit(cache=True)
+@compiled
 def _sort(ready, size, key):
     old = ready[:size].copy()
     for i in range(size):
         _insert(ready, i, key, old[i])
 
 
-@njit(cache=True)
+@compiled
 def run_events(
     arrival_s,
     rounds,
@@ -325,7 +326,7 @@ def run_events(
     return out_job, out_round, out_task, out_gpu, out_start, out_end, switches
 
 
-@njit(cache=True)
+@compiled
 def _numbered(gpus):
     """(first GPU of each type, type of each GPU); GPUs are numbered type by type."""
     first_gpu = np.zeros(len(gpus) + 1, np.int64)
@@ -336,7 +337,7 @@ def _numbered(gpus):
     return first_gpu, type_of
 
 
-@njit(cache=True)
+@compiled
 def _waits_too_long(n, now, running, started, slope, weight, scale, since_s, promote):
     if running[n] > 0 or started[n] == 0:
         return False
@@ -344,7 +345,7 @@ def _waits_too_long(n, now, running, started, slope, weight, scale, since_s, pro
     return now - since_s[n] >= promote * service_s
 
 
-@njit(cache=True)
+@compiled
 def _longest_idle(n, task_s, first_gpu, idle, idle_size, free_s, blind_rank):
     """The GPU that has been idle longest among those on which the job runs; below 0 if there is none."""
     gpu = -1
@@ -362,7 +363,7 @@ def _longest_idle(n, task_s, first_gpu, idle, idle_size, free_s, blind_rank):
     return gpu
 
 
-@njit(cache=True)
+@compiled
 def _idle_gpu(n, top, idle, size, last_job, node_of, near, idle_on, unstarted):
     """One of the type's idle GPUs: one that ran the job last, on a node of this round, on a node with room for the rest."""
     best, best_score = idle[top + size - 1], -1
@@ -379,7 +380,7 @@ def _idle_gpu(n, top, idle, size, last_job, node_of, near, idle_on, unstarted):
     return best
 
 
-@njit(cache=True)
+@compiled
 def _places(scale):
     """Where each job's nodes begin in a list with room for one node per task of a round."""
     first = np.zeros(len(scale) + 1, np.int64)
@@ -388,7 +389,7 @@ def _places(scale):
     return first
 
 
-@njit(cache=True)
+@compiled
 def _with_node(round_nodes, first, count, node):
     """Add a node to those of a round, unless it is one of them; returns their number."""
     for i in range(first, first + count):
@@ -398,7 +399,7 @@ def _with_node(round_nodes, first, count, node):
     return count + 1
 
 
-@njit(cache=True)
+@compiled
 def _gradients_in_s(n, ended_s, part, nodes, sync_s, spread_sync_s):
     """When all gradients of a round have arrived that ran on that many nodes."""
     in_s = 0.0
@@ -411,7 +412,7 @@ def _gradients_in_s(n, ended_s, part, nodes, sync_s, spread_sync_s):
     return in_s
 
 
-@njit(cache=True, inline="always")
+@compiled_into_callers
 def _take(gpu, top, idle, size):
     """Remove a GPU from the list of the type's idle GPUs."""
     for i in range(size - 1, -1, -1):
@@ -420,7 +421,7 @@ def _take(gpu, top, idle, size):
             break
 
 
-@njit(cache=True)
+@compiled
 def _settled(ready, moved, kept, size, key):
     """Update the list of ready jobs after a pass that started at `kept`; returns its new size."""
     moves = 0
@@ -438,7 +439,7 @@ def _settled(ready, moved, kept, size, key):
     return kept
 
 
-@njit(cache=True)
+@compiled
 def spread(job, type_of_row, start_s, end_s, in_s, samples, first_segment, first_slice, segments, types, slice_s):
     """For each time slice of each job: GPU-seconds by type, seconds of service, samples in the slice and before it.
 
@@ -475,7 +476,7 @@ def spread(job, type_of_row, start_s, end_s, in_s, samples, first_segment, first
     return gpu_s, served_s, done, before
 
 
-@njit(cache=True)
+@compiled
 def run_list(
     job,
     scale,

@@ -20,7 +20,7 @@ def run_rule(instance: Instance, rule: Rule, pace: FloatArray | None = None) -> 
 
     `pace` (m) is the duration of a task on a GPU relative to other GPUs of its type, which no rule knows.
     """
-    from fairlead.sim.tasks import kernel  # importing numba takes half a second; only this simulator needs it
+    from fairlead.sim.tasks import kernel  # numba is slow to import; only this simulator needs it
 
     known = instance.known
     columns = kernel.run_events(

@@ -11,6 +11,7 @@ from fairlead.rates.three_layer import Sensing
 from fairlead.rounds.loop import Settings
 from fairlead.sim.truth import World
 from fairlead.studies.compare.run_records import RunRecord
+from fairlead.studies.fairness.promise_verdicts import Standing
 
 KIND = "compare/1"
 
@@ -22,7 +23,7 @@ class Metric:
     name: str
     label: str
     path: tuple[str, ...]  # in a run's document
-    unit: str  # s, ratio, part, GPUs, count or ms
+    unit: str  # s, ratio, part, GPUs, GPU-h, count or ms
     better: str  # lower, higher; empty: neither, or a timing, which depends more on the machine than on the policy
     read: Callable[[RunRecord], float | None]
 
@@ -55,6 +56,19 @@ class FailedSeed:
 
 
 @dataclass(frozen=True, slots=True)
+class PromiseOverSeeds:
+    """What the audits of a policy's runs say about one promise."""
+
+    promise: str
+    standing: Standing  # broken if it was broken with any seed
+    broken: int  # with how many seeds
+    runs: int
+    worst: float | None  # over seeds; None if it is unbounded, or was not measured
+    bound: float | None  # that keeps the promise
+    causes: Mapping[str, float]  # of what was missing where it was broken, mean of their parts
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyRow:
     """One row of the headline table: a policy at a load, over seeds."""
 
@@ -66,6 +80,7 @@ class PolicyRow:
     failed: tuple[FailedSeed, ...]
     metrics: Mapping[str, Cell]
     assumed: tuple[Assumption, ...] = ()  # by its runs; only rows with the same assumptions are ranked together
+    promises: tuple[PromiseOverSeeds, ...] = ()  # empty where runs were not audited
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from fairlead.model.cluster import Cluster
+from fairlead.rounds.loop import Journal, Run
 from fairlead.sim.loops import loop_for
 from fairlead.sim.truth import World
-from fairlead.studies.compare.run_records import KIND, RunRecord, StayColumns, Timings, record_from_json
+from fairlead.studies.compare.as_it_was import ASSUMED, NAME, as_it_was
+from fairlead.studies.compare.run_records import (
+    KIND,
+    RunFairness,
+    RunRecord,
+    StayColumns,
+    Timings,
+    record_from_json,
+)
+from fairlead.studies.fairness.journal_audit import AuditingJournal, Auditor, RunAudit
 from fairlead.studies.policy_lab.plugins import PolicyRef
 from fairlead.studies.runs.digest import code_digest
-from fairlead.studies.runs.simulate import Setup, simulate
+from fairlead.studies.runs.simulate import BothJournals, Setup, simulate
 from fairlead.studies.runs.store import Store
-from fairlead.studies.runs.summary import summarise, summarise_run
+from fairlead.studies.runs.summary import FinishedJobs, Summary, finished_jobs, summarise, summarise_run
 from fairlead.studies.runs.timeline import NO_NODE, Timeline, read_series
 
 SLICES = 160  # of a run, for charts over time
@@ -32,45 +43,85 @@ class Case:
     seed: int
     setup: Setup
     keep_stays: bool  # keep which job held which GPUs when, for the Gantt chart
+    audit: bool  # compute envy and sharing incentives
     key: str  # cases with the same key have the same record except for timings
 
 
-def make_case(policy: PolicyRef, load: float | None, seed: int, setup: Setup, common: str, *, keep_stays: bool) -> Case:
+def make_case(
+    policy: PolicyRef,
+    load: float | None,
+    seed: int,
+    setup: Setup,
+    common: str,
+    *,
+    keep_stays: bool,
+    audit: bool = False,
+) -> Case:
     """A case with its key. `common` is the setup's `common_digest`, which all policies share."""
     digest = hashlib.sha256("\n".join((KIND, code_digest(), _policy_digest(policy), common)).encode()).hexdigest()
-    return Case(policy, load, seed, replace(setup, policy=_NO_POLICY), keep_stays, digest[:32] + "s" * keep_stays)
+    key = digest[:32] + "s" * keep_stays + "a" * audit
+    return Case(policy, load, seed, replace(setup, policy=_NO_POLICY), keep_stays, audit, key)
 
 
-def run_case(case: Case) -> RunRecord:
-    """Simulate a case. The same case always has the same record except for its timings."""
+def run_case(case: Case, watch: Journal | None = None) -> RunRecord:
+    """Simulate a case. The same case always has the same record except for its timings. `watch` is as in `simulate`."""
     setup = replace(case.setup, policy=case.policy.load())
     line = Timeline(setup.cluster)
-    result = simulate(setup, watch=line)
+    has_tenants = len({job.tenant for job in setup.trace.jobs}) > 1  # promises are about tenants
+    auditor = Auditor.of(setup.header(), promised=setup.policy.promises) if case.audit or has_tenants else None
+    watches: list[Journal] = [
+        line,
+        *([] if auditor is None else [AuditingJournal(auditor)]),
+        *([] if watch is None else [watch]),
+    ]
+    result = simulate(setup, watch=reduce(BothJournals, watches))
     finished = result.finished_jobs()
-    run = summarise_run(result.run)
     summary = summarise(result.state, finished)
     if not loop_for(setup.policy).places:
-        summary = replace(summary, migrations_per_job=None)  # a task never moves
-    series = read_series(line, setup.tenant_weight, SLICES, MOST_TENANTS)
+        summary = replace(summary, migrations_per_job=None, restarts_per_job=None)  # a task never moves
+    record = record_of(case, setup.policy.name, line, summary, finished, result.run)
+    audit = None if auditor is None else auditor.audit()
+    fairness = _fairness(audit) if audit is not None and case.audit else None
+    promises = () if audit is None or not has_tenants else tuple(audit.promises)
+    timings = replace(record.timings, cpu_s=result.cpu_s, wall_s=result.wall_s)
+    return replace(record, timings=timings, fairness=fairness, promises=promises)
+
+
+def past_record(case: Case) -> RunRecord:
+    """What happened to the jobs of the case, whatever its policy."""
+    past = as_it_was(case.setup)
+    finished = finished_jobs(past.state)
+    run = Run(notes=list(past.notes), assumed=(ASSUMED,))
+    return record_of(case, NAME, past.line, summarise(past.state, finished), finished, run)
+
+
+def record_of(case: Case, name: str, line: Timeline, summary: Summary, finished: FinishedJobs, run: Run) -> RunRecord:
+    """The record of a run that was simulated, or that a trace or a journal has."""
+    numbers = summarise_run(run)
+    series = read_series(line, case.setup.tenant_weight, SLICES, MOST_TENANTS)
     return RunRecord(
         key=case.key,
-        policy=setup.policy.name,
+        policy=name,
         load=case.load,
         seed=case.seed,
         summary=summary,
         fragmented_gpus=series.mean_fragmented_gpus,
-        rounds=run["rounds"],
-        decisions=run["decisions"],
-        timings=Timings(run["decision_s"], result.cpu_s, result.wall_s),
+        rounds=numbers["rounds"],
+        decisions=numbers["decisions"],
+        timings=Timings(numbers["decision_s"], 0.0, 0.0),
         jobs={
             "jct_s": finished.jct_s.tolist(),
             **{name: column.tolist() for name, column in finished.ratios().items() if name != "ftf_isolated"},
         },
         series=series,
         stays=_stays(line) if case.keep_stays else None,
-        notes=tuple(result.run.notes),
-        assumed=result.run.assumed,
+        notes=tuple(run.notes),
+        assumed=run.assumed,
     )
+
+
+def _fairness(audit: RunAudit) -> RunFairness:
+    return RunFairness(audit.max_envy, audit.min_sharing_incentive, audit.mean_sharing_incentive)
 
 
 def find_record(store: Store, case: Case) -> RunRecord | None:
@@ -131,7 +182,7 @@ def common_digest(setup: Setup) -> str:
     ]
     parts += [*_cluster_parts(setup.cluster), setup.settings, world]
     parts += [setup.changes] if setup.changes else []
-    parts += [setup.restart_s, sorted(setup.tenant_weight.items()), setup.sensing]
+    parts += [setup.restart_s, sorted(setup.tenant_weight.items()), setup.sensing, setup.all_new]
     digest.update(repr(parts).encode())
     return digest.hexdigest()
 

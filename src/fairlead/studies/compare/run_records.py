@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fairlead.model.assumptions import Assumption
+from fairlead.studies.fairness.promise_verdicts import PromiseVerdict, verdict_from_json
 from fairlead.studies.runs.summary import Statistics, Summary, summary_from_json
 from fairlead.studies.runs.timeline import Series, series_from_json
 
-KIND = "compare-run/2"
+KIND = "compare-run/3"
 _BESIDE_SUMMARY = ("fragmented_gpus", "rounds", "decisions")  # inside the summary of the document
 
 
@@ -21,6 +22,15 @@ class Timings:
     decision_s: Statistics
     cpu_s: float
     wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunFairness:
+    """The audit of a run in three numbers; None if it is unbounded, or if no tenant ever wanted more."""
+
+    envy_max: float | None
+    sharing_incentive_min: float | None
+    sharing_incentive_mean: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,8 @@ class RunRecord:
     stays: StayColumns | None
     notes: tuple[str, ...] = ()  # facts that the results depend on
     assumed: tuple[Assumption, ...] = ()  # rules that runs of other policies may not have
+    fairness: RunFairness | None = None  # if the comparison audits its runs
+    promises: tuple[PromiseVerdict, ...] = ()  # of the audit of the run
 
     @property
     def is_whole(self) -> bool:
@@ -76,8 +88,10 @@ class RunRecord:
             "key": self.key,
             "notes": list(self.notes),
             "assumed": [asdict(rule) for rule in self.assumed],
+            "promises": [asdict(verdict) for verdict in self.promises],
             "summary": {**self.summary.to_json(), **beside},
             "timings": asdict(self.timings),
+            **({} if self.fairness is None else {"fairness": asdict(self.fairness)}),
         }
 
 
@@ -98,4 +112,6 @@ def record_from_json(value: Mapping[str, Any]) -> RunRecord:
         stays=None if value["stays"] is None else StayColumns(**value["stays"]),
         notes=tuple(value["notes"]),
         assumed=tuple(Assumption(**rule) for rule in value["assumed"]),
+        fairness=RunFairness(**value["fairness"]) if "fairness" in value else None,
+        promises=tuple(verdict_from_json(verdict) for verdict in value["promises"]),
     )

@@ -21,6 +21,7 @@ from fairlead.studies.compare.answer import (
     PolicyRow,
     TenantOutcome,
 )
+from fairlead.studies.compare.promise_rows import promises_over_seeds
 from fairlead.studies.compare.run_records import RunRecord
 from fairlead.studies.runs.summary import TenantSummary
 from fairlead.traces.files import create_text
@@ -67,12 +68,65 @@ METRICS = (
         lambda r: r.summary.migrations_per_job,
     ),
     Metric(
+        "restarts",
+        "restarts per job",
+        ("summary", "restarts_per_job"),
+        "count",
+        "lower",
+        lambda r: r.summary.restarts_per_job,
+    ),
+    Metric(
+        "restart_gpu_hours",
+        "GPU-h lost to restarts",
+        ("summary", "restart_gpu_hours"),
+        "GPU-h",
+        "lower",
+        lambda r: r.summary.restart_gpu_hours,
+    ),
+    Metric(
         "decision_mean",
         "mean decision",
         ("timings", "decision_s", "mean"),
         "ms",
         "",
         lambda r: r.timings.decision_s["mean"],
+    ),
+)
+
+
+# Further columns of a run, in the CSV and in the library, but not in the headline table.
+MORE_METRICS = (
+    Metric(
+        "idle_while_waiting",
+        "idle GPUs while jobs wait",
+        ("summary", "idle_gpus_while_waiting", "mean"),
+        "GPUs",
+        "lower",
+        lambda r: r.summary.idle_gpus_while_waiting["mean"],
+    ),
+    Metric(
+        "envy_max",
+        "largest envy",
+        ("fairness", "envy_max"),
+        "ratio",
+        "lower",
+        lambda r: None if r.fairness is None else r.fairness.envy_max,
+    ),
+    Metric(
+        "sharing_incentive_min",
+        "smallest sharing incentive",
+        ("fairness", "sharing_incentive_min"),
+        "ratio",
+        "higher",
+        lambda r: None if r.fairness is None else r.fairness.sharing_incentive_min,
+    ),
+    Metric(
+        "sharing_incentive_mean",
+        "mean sharing incentive",
+        ("fairness", "sharing_incentive_mean"),
+        "ratio",
+        "higher",
+        lambda r: None if r.fairness is None else r.fairness.sharing_incentive_mean,
     ),
 )
 
@@ -104,7 +158,10 @@ def rows_of(
             }
             finished = sum(run.summary.jobs_finished for run in mine.values())
             total = sum(run.summary.jobs_total for run in mine.values())
-            rows.append(PolicyRow(policy, load, len(mine), finished, total, tuple(failed), cells, assumed[policy]))
+            promises = promises_over_seeds(list(mine.values()))
+            rows.append(
+                PolicyRow(policy, load, len(mine), finished, total, tuple(failed), cells, assumed[policy], promises)
+            )
     return rows
 
 
@@ -196,30 +253,57 @@ def by_tenant(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], 
     return names, {(row.tenant, row.policy): row for row in rows}
 
 
+Labels = Mapping[str, str]  # further columns, by name: the trace and the cluster of a comparison of several
+
+
 def write_csv(answer: ComparisonAnswer, path: str) -> str:
     """Write one line per run, with the reason for failed ones, and a second file for tenants, whose name is returned."""
-    counts = ("jobs_finished", "jobs_total")
-    with create_text(path) as file:
-        file.write(f"# fairlead: {CSV_KIND}\n")
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["policy", "load", "seed", *(_column(m) for m in METRICS), *counts, "failed"])
-        for run in answer.runs:
-            numbers = [*(value_of(run, metric) for metric in METRICS), *(getattr(run.summary, key) for key in counts)]
-            lines.writerow([run.policy, _text(run.load), run.seed, *map(_text, numbers), ""])
-        for failure in answer.failures:
-            nothing = [""] * (len(METRICS) + len(counts))
-            lines.writerow([failure.policy, _text(failure.load), failure.seed, *nothing, failure.reason])
+    return write_all_csv([({}, answer)], path)
+
+
+def write_all_csv(answers: Sequence[tuple[Labels, ComparisonAnswer]], path: str) -> str:
+    """The same for the comparisons of several settings, with the labels of each as its first columns."""
+    _write_lines(path, CSV_KIND, [run_line(labels, run) for labels, answer in answers for run in run_rows(answer)])
     beside = f"{path.removesuffix('.csv')}.tenants.csv"
-    with create_text(beside) as file:
-        file.write(f"# fairlead: {TENANTS_KIND}\n")
-        lines = csv.writer(file, lineterminator="\n")
-        columns = [field.name for field in fields(TenantOutcome)] if answer.tenants else ["policy", "load", "tenant"]
-        lines.writerow(columns)
-        lines.writerows([[_text(getattr(row, column)) for column in columns] for row in answer.tenants])
+    tenants = [{**labels, **_fields(row)} for labels, answer in answers for row in answer.tenants]
+    _write_lines(beside, TENANTS_KIND, tenants or [{"policy": None, "load": None, "tenant": None}], empty=not tenants)
     return beside
 
 
-def _column(metric: Metric) -> str:
+def run_rows(answer: ComparisonAnswer) -> list[RunRecord | FailedRun]:
+    return [*answer.runs, *answer.failures]
+
+
+def run_line(labels: Labels, run: RunRecord | FailedRun) -> dict[str, Any]:
+    """The columns of a run; those of a failed one are None."""
+    counts = ("jobs_finished", "jobs_total")
+    record = run if isinstance(run, RunRecord) else None
+    return {
+        **labels,
+        "policy": run.policy,
+        "load": run.load,
+        "seed": run.seed,
+        **{column_name(m): None if record is None else value_of(record, m) for m in METRICS},
+        **{key: None if record is None else getattr(record.summary, key) for key in counts},
+        **{column_name(m): None if record is None else value_of(record, m) for m in MORE_METRICS},
+        "failed": "" if isinstance(run, RunRecord) else run.reason,
+    }
+
+
+def _fields(row: TenantOutcome) -> dict[str, Any]:
+    return {field.name: getattr(row, field.name) for field in fields(TenantOutcome)}
+
+
+def _write_lines(path: str, kind: str, rows: Sequence[Mapping[str, Any]], *, empty: bool = False) -> None:
+    with create_text(path) as file:
+        file.write(f"# fairlead: {kind}\n")
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(rows[0])
+        lines.writerows([] if empty else [[_text(value) for value in row.values()] for row in rows])
+
+
+def column_name(metric: Metric) -> str:
+    """The metric with its unit, if that is of time."""
     return f"{metric.name}_{metric.unit}" if metric.unit in ("s", "ms") else metric.name
 
 

@@ -34,17 +34,26 @@ def from_file(path: str, profile: Profile, cluster: Cluster, jobs: int | None, o
 
     @cache
     def read(seed: int) -> Trace:
-        trace = read_trace(path, profile=profile, seed=seed, **options)
-        trace = replace(trace, notes=(*trace.notes, f'speeds by GPU type from profile "{profile.name}"'))
-        if jobs is None or jobs >= len(trace.jobs):
-            return trace
-        note = f"only the first {jobs} of {len(trace.jobs)} jobs (--jobs)"
-        return replace(trace, jobs=trace.jobs[:jobs], notes=(*trace.notes, note))
+        return _shortened(read_trace(path, profile=profile, seed=seed, **options), profile, jobs)
 
     def build(load: float | None, seed: int) -> Trace:
         return read(seed) if load is None else at_load(read(seed), profile, cluster, load)
 
     return build
+
+
+def from_trace(trace: Trace, profile: Profile, cluster: Cluster, jobs: int | None) -> Workload:
+    """The same for a trace that has been read or generated, which is the same for every seed."""
+    first = _shortened(trace, profile, jobs)
+    return lambda load, seed: first if load is None else at_load(first, profile, cluster, load)
+
+
+def _shortened(trace: Trace, profile: Profile, jobs: int | None) -> Trace:
+    trace = replace(trace, notes=(*trace.notes, f'speeds by GPU type from profile "{profile.name}"'))
+    if jobs is None or jobs >= len(trace.jobs):
+        return trace
+    note = f"only the first {jobs} of {len(trace.jobs)} jobs (--jobs)"
+    return replace(trace, jobs=trace.jobs[:jobs], notes=(*trace.notes, note))
 
 
 def from_generator(profile: Profile, cluster: Cluster, jobs: int | None, spec: Generated) -> Workload:

@@ -8,6 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from fairlead.model.errors import BrokenInvariantError, InputError
+from fairlead.model.events import SettingsSet
 from fairlead.policies import find_policy
 from fairlead.policies.policy import AnyPolicy, Policy
 from fairlead.rates.three_layer import Sensing, build_estimator
@@ -15,6 +16,7 @@ from fairlead.rounds.beginning import beginning_from_json
 from fairlead.rounds.journal import Header, JournalReader
 from fairlead.rounds.loop import Carried, Settings, settings_from_json
 from fairlead.rounds.records import Record
+from fairlead.rounds.remembering import CARRIED, carried_from_json
 from fairlead.rounds.replay import carry
 from fairlead.rounds.state import State
 
@@ -43,6 +45,11 @@ def settings_of(header: Header) -> Settings:
     return settings_from_json(header.settings)
 
 
+def carried_of(header: Header, policy: Policy, state: State) -> Carried | None:
+    """What the header's policy carried when its journal or snapshot begins, with this state; None: it is not known."""
+    return carried_from_json(header.more.get(CARRIED), policy, state.cluster)
+
+
 def state_at(path: Path, time_s: float | None = None) -> State:
     """The journal folded up to a time, that instant included; without a time, all of it."""
     state = open_state(JournalReader(path).header())
@@ -53,17 +60,27 @@ def state_at(path: Path, time_s: float | None = None) -> State:
     return state
 
 
-def carried_at(path: Path, policy: Policy, time_s: float | None = None) -> tuple[State, Policy, Carried]:
-    """`state_at`, the policy that decides there, and its memory, for which all decisions are made again.
+def carried_at(path: Path, policy: Policy, time_s: float | None = None) -> tuple[State, Policy, Settings, Carried]:
+    """`state_at`, the policy that decides there, its settings and its memory, for which all decisions are made again.
 
     `policy` is the one in the header; it is a parameter because a user's own policy cannot be looked up by its name.
     """
     header = JournalReader(path).header()
     state = open_state(header)
     with consistent(path):
-        policy, carried = carry(records_until(path, time_s), state, policy, settings_of(header))
+        begin = carried_of(header, policy, state)
+        policy, settings, carried = carry(records_until(path, time_s), state, policy, settings_of(header), begin)
     _pass_to(state, time_s, path)
-    return state, policy, carried
+    return state, policy, settings, carried
+
+
+def settings_at(path: Path, time_s: float | None = None) -> Settings:
+    """The settings that apply at a time of the journal: those of its header, or those that were set last."""
+    settings = settings_of(JournalReader(path).header())
+    for record in records_until(path, time_s):
+        if isinstance(record, SettingsSet):
+            settings = settings_from_json(record.settings)
+    return settings
 
 
 def records_until(path: Path, time_s: float | None) -> Iterator[Record]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -15,12 +17,13 @@ from fairlead.model.errors import BrokenInvariantError, InputError
 from fairlead.model.events import Arrived, Event, Finished, Served
 from fairlead.policies.policy import AnyPolicy, Policy, TaskPolicy
 from fairlead.rates.estimator import TableEstimator
-from fairlead.rounds.journal import JournalReader
+from fairlead.rounds.journal import CARRIES_MEMORY, JournalReader
 from fairlead.rounds.loop import Settings
+from fairlead.rounds.records import Record
 from fairlead.rounds.replay import replay, same, same_reasons
 from fairlead.sim.tasks.engine import run_tasks
 from fairlead.sim.truth import Truth, World
-from fairlead.studies.journals.folding import consistent, open_state, policy_of, settings_of
+from fairlead.studies.journals.folding import carried_of, consistent, open_state, policy_of, settings_of
 from fairlead.studies.journals.worlds import world_of
 
 SAME = 1e-6  # relative, for the GPUs held
@@ -33,6 +36,7 @@ class Replayed:
     decisions: int
     same: int
     first_different_s: float | None
+    not_compared: int = 0  # decisions whose policy remembered rounds before the journal begins
 
 
 def replay_journal(path: Path, policy: AnyPolicy | None = None) -> Replayed:
@@ -56,15 +60,26 @@ def _replay_rounds(reader: JournalReader, policy: Policy, settings: Settings, *,
     """Decide every round again."""
     decisions = equal = 0
     first: float | None = None
+    header, seen = reader.header(), Counter[bool]()
     with consistent(reader.path):
-        state = open_state(reader.header())
-        for recorded, again in replay(reader.records(), state, policy, settings, follow=follow):
+        state, records = open_state(header), _counted(reader.records(), seen)
+        known = not header.more.get(CARRIES_MEMORY)
+        carried = carried_of(header, policy, state) if follow else None
+        memory = None if carried is None else carried.memory
+        for recorded, again in replay(records, state, policy, settings, follow=follow, known=known, memory=memory):
             decisions += 1
             if same(recorded, again) and (not follow or same_reasons(recorded, again)):
                 equal += 1
             elif first is None:
                 first = recorded.time_s
-    return Replayed(decisions, equal, first)
+    return Replayed(decisions, equal, first, seen[True] - decisions)
+
+
+def _counted(records: Iterable[Record], seen: Counter[bool]) -> Iterator[Record]:
+    """The records; `seen` counts those that are decisions."""
+    for record in records:
+        seen[isinstance(record, Decision)] += 1
+        yield record
 
 
 def _replay_tasks(reader: JournalReader, policy: TaskPolicy, settings: Settings) -> Replayed:

@@ -12,7 +12,7 @@ NOTHING = 0.1  # a cause that accounts for less is refuted
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class TestedCause:
     """A possible reason, tested: `closes` is the part of the difference that is gone where the cause is switched off."""
 
     text: str  # a sentence without its full stop
@@ -37,7 +37,7 @@ class Explanation:
         return f"{part}, so this explains most of it" if self.explains else f"{part}, so this is a small part of it"
 
 
-def cause_of(text: str, column: str, ours: SeedSpread, without: SeedSpread, paper: float) -> Explanation:
+def cause_of(text: str, column: str, ours: SeedSpread, without: SeedSpread, paper: float) -> TestedCause:
     """A cause with its test: `ours` differs from `paper`, and `without` is our number with the cause switched off."""
     difference = paper - ours.mean
-    return Explanation(text, column, (without.mean - ours.mean) / difference if difference else 0.0)
+    return TestedCause(text, column, (without.mean - ours.mean) / difference if difference else 0.0)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fairlead.studies.papers.causes import Explanation
+from fairlead.studies.papers.causes import TestedCause
 from fairlead.studies.papers.spread import SeedSpread
 from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
@@ -24,7 +24,7 @@ class Claim:
     ours: tuple[str, ...]
     why: str = ""  # empty if they agree or there is nothing to compare
     verdict: Verdict | None = None  # None if the paper states no number
-    causes: tuple[Explanation, ...] = ()  # of the difference, each tested in a column of the table
+    causes: tuple[TestedCause, ...] = ()  # of the difference, each tested in a column of the table
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -31,13 +31,28 @@ def _hare(scale: hare.HareScale) -> list[float]:
 
 
 def _fft(scale: fft.FftScale) -> list[float]:
-    """Costs of two traces, other beds, calibration, wrong lengths, profiling, one decision and the large simulation."""
+    """Costs of two traces, other beds, calibration, wrong lengths, profiling, one decision, low loads and simulations."""
     run_s = 0.0013 * scale.jobs
     traces = [len(CONTENDERS) * run_s * scale.seeds] * 2
     other_beds = [(2 + len(BASELINES)) * run_s * len(scale.other_bed_seeds)] * len(fft.OTHER_BEDS)
     fit = 0.7 * len(LOADS) * len(SHORTEST_S) * len(BASELINES) * run_s * scale.calibration_seeds
-    large = [0.0012 * scale.large_jobs * (2 + len(fft.LARGE_RIVALS)) * scale.large_seeds] if scale.large_jobs else []
-    return [*traces, *other_beds, fit, 9 * run_s * scale.seeds, 4 * run_s * scale.seeds, 3.0, *large]
+    large_s = 0.0012 * scale.large_jobs
+    large = [
+        *[0.5 * 3 * run_s] * len(fft.EMPTIER_PARTS),
+        large_s * (2 + len(fft.LARGE_RIVALS)) * scale.large_seeds,
+        large_s * (2 + len(fft.LARGE_SCATTERED)) * scale.large_seeds,
+        large_s * (2 + len(fft.LARGE_CROWDED)),
+        *[(2 + len(fft.SIMULATED_RIVALS)) * run_s] * len(fft.SIMULATED_BEDS),
+    ]
+    return [
+        *traces,
+        *other_beds,
+        fit,
+        9 * run_s * scale.seeds,
+        4 * run_s * scale.seeds,
+        3.0,
+        *(large if scale.large_jobs else []),
+    ]
 
 
 COSTS: dict[str, Callable[[Any], list[float]]] = {"oef": _oef, "hare": _hare, "fft": _fft}

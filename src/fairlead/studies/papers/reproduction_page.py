@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import fill
 
 from fairlead.studies.papers.claim_tables import Study
-from fairlead.studies.papers.tally import HEAD, tally_row
+from fairlead.studies.papers.tally import HEAD, summary, tally_row
 
 COLUMNS = 120  # of a line of the page, except in tables
 PREFACE = """\
@@ -71,7 +71,9 @@ def _filled_block(block: str) -> str:
 
 def _counts(studies: Sequence[Study]) -> str:
     rows = [list(HEAD), *(tally_row(study) for study in studies)]
-    return "\n\n".join(["## How many claims are reproduced", _filled(COUNTS), _markdown(rows)])
+    return "\n\n".join(
+        ["## How many claims are reproduced", _filled(COUNTS), _markdown(rows), _filled(summary(studies))]
+    )
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:

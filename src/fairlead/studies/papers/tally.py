@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead.studies.papers.claim_tables import Study
@@ -43,6 +44,7 @@ BEFORE_BY_THESE_RULES = {
     "hops": ClaimCounts(2, 0, 10, 1),
 }
 
+AIM = 2 / 3  # of all claims with a number
 HEAD = (
     "paper",
     "before",
@@ -57,6 +59,26 @@ HEAD = (
 def tally(study: Study) -> ClaimCounts:
     counted = Counter(verdict.group for _, verdict in study.judged)
     return ClaimCounts(*(counted[group] for group in VerdictGroup))
+
+
+def summary(studies: Sequence[Study]) -> str:
+    """How many claims of all papers succeed, next to our aim, and which differences are not explained."""
+    counts = [tally(study) for study in studies]
+    successes, claims = sum(one.successes for one in counts), sum(one.claims for one in counts)
+    if not claims:
+        return "No claim with a number was judged."
+    aim = "at least" if successes >= AIM * claims else "less than"
+    open_claims = [
+        f"{study.paper}, {table.title}: {claim.claim}"
+        for study in studies
+        for table in study.tables
+        for claim in table.claims
+        if claim.is_unexplained
+    ]
+    total = f"Together {successes} of {claims} claims ({100 * successes / claims:.0f} %) are reached or alike"
+    left = "; ".join(open_claims)
+    unexplained = f"Not explained by any cause that was tested: {left}." if left else "Every difference is explained."
+    return f"{total}, {aim} the two thirds that we aim at. {unexplained}"
 
 
 def tally_row(study: Study) -> list[str]:

@@ -1,7 +1,8 @@
 """Reads a journal as text and reports what is wrong with it.
 
 Nothing of the product is imported: the checker knows the file format and the rules, so that a bug in the state or in the
-engine cannot hide from it.
+engine cannot hide from it. The log of a service is *live*: commands are answered later or not at all, and work is what
+jobs report, so that it is not recounted from rates.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairlead.studies.policy_lab.pre_emption_recount import PreemptionRecount, limits_of
 from fairlead.studies.policy_lab.reason_checker import NodesNow, check_reason, types_that_run
 
 SAME = 1e-6  # relative, for samples that are counted in two different ways
@@ -44,6 +46,9 @@ class JobReport:
     starts: int = 0
     first_start_s: float = math.inf
     end_s: float | None = None
+    is_held: bool = False  # by its owner
+    pauses: bool = False  # after starts that came to nothing, until it is released
+    attained_gpu_s: float = 0.0
 
 
 @dataclass
@@ -79,6 +84,7 @@ class _Checker:
         need(header["fairlead"] in ("journal/1", "journal/2"), "the first line is not a header")
         cluster = header["cluster"]
         self.header = header
+        self.live = "engine" in header
         self.cluster = {name: list(column) for name, column in cluster.items()}
         self.asked = asked
         self.jobs: dict[str, JobReport] = {}
@@ -93,6 +99,7 @@ class _Checker:
         self.used: Counter[str] = Counter()
         self.round_s = header["settings"]["round_s"]
         self.min_run_s = header["settings"]["min_run_s"]
+        self.pre_emptions = PreemptionRecount(header)
         self.capacity = Counter[int]()
         for node, t in self.type_of.items():
             self.capacity[t] += self.size[node]
@@ -124,19 +131,24 @@ class _Checker:
         kind, time_s = record["event"], record["time_s"]
         need(time_s >= self.now_s, f"time runs backwards from {self.now_s}")
         pending = [job for job, report in self.jobs.items() if report.asked_to]
-        need(time_s == self.now_s or not pending, f"time passes while {pending} wait for the engine")
+        need(self.live or time_s == self.now_s or not pending, f"time passes while {pending} wait for the engine")
         need(time_s == self.now_s or not self.unexplained, f"{[*self.unexplained]} were lost for no reason")
+        if time_s > self.now_s:
+            self._check_stranded()
         self._pass_slices(time_s)
         self.now_s = time_s
         self.records[kind] += 1
         getattr(self, f"_{kind}")(record)
-        if kind != "node_down":
-            stranded = [job for job, report in self.jobs.items() if self.down & report.holds.keys()]
-            need(not stranded, f"{stranded} hold GPUs of nodes that are down")
+        if kind != "node_down" and not self.live:
+            self._check_stranded()
+
+    def _check_stranded(self) -> None:
+        stranded = [job for job, report in self.jobs.items() if self.down & report.holds.keys()]
+        need(not stranded, f"{stranded} hold GPUs of nodes that are down")
 
     def close(self, *, all_finish: bool) -> None:
         pending = [job for job, report in self.jobs.items() if report.asked_to]
-        need(not pending, f"{pending} were never answered")
+        need(self.live or not pending, f"{pending} were never answered")
         need(not self.unexplained, f"{[*self.unexplained]} were lost for no reason")
         if self.asked is not None:
             need(self.asked.keys() == self.jobs.keys(), "the jobs that arrived are not the jobs of the trace")
@@ -156,12 +168,14 @@ class _Checker:
         stop, start = record["stop"], record["start"]
         self.causes[record["cause"]] += 1
         need(len(set(stop)) == len(stop), "a job is stopped twice")
-        need(not any(report.asked_to for report in self.jobs.values()), "the last commands have not been answered")
+        answered = not any(report.asked_to for report in self.jobs.values())
+        need(self.live or answered, "the last commands have not been answered")
         if record["cause"] == "event":
             need(not stop, f"{stop} are pre-empted inside a round")
-        else:
+        elif not self.live:  # where a busy machine may wake up late
             rounds = self.now_s / self.round_s
             need(abs(rounds - round(rounds)) < BOUNDARY, "a round is decided off its boundary")
+        self.pre_emptions.check(self.now_s, [self._known(job) for job in stop], need)
         for job in stop:
             self._stop(job, moves=job in start)
         for job, spot in start.items():
@@ -174,16 +188,19 @@ class _Checker:
         up = {node: 0 if node in self.down else gpus for node, gpus in self.usable.items()}
         nodes = NodesNow(self.type_of, self.size, up, self.used)
         in_all = nodes.in_all(set(self.type_of.values()))
-        waiting = {job: report for job, report in self.jobs.items() if report.end_s is None and not report.holds}
+        active = {job: report for job, report in self.jobs.items() if report.end_s is None and not report.is_held}
+        waiting = {job: report for job, report in active.items() if not report.holds}
         running = sum(1 for report in self.jobs.values() if report.holds)
         for job, row in record["why"].items():
             need(job in waiting, f"{job} has a reason to wait and does not wait")
             report = waiting[job]
             need(row[0] != report.reason, f"{job} waits for the same reason as before, {row[0]}")
             types = types_that_run(report.spec, self.header, self.cluster, in_all)
-            check_reason(job, report.spec, row, types, nodes, record, running, need)
+            check_reason(job, report.spec, row, types, nodes, record, running, self.pre_emptions.sums(), need)
             report.reason = row[0]
         for job, report in waiting.items():
+            if report.pauses:
+                continue  # its reason is in the event with which the pause began
             nowhere = not report.reason and not types_that_run(report.spec, self.header, self.cluster, in_all)
             need(bool(report.reason) or nowhere, f"{job} waits for no reason")
         for job, others in record.get("taken_by", {}).items():
@@ -195,8 +212,7 @@ class _Checker:
         need(bool(report.holds), f"{job} is stopped and does not run")
         need(self.now_s - report.since_s >= self.min_run_s * (1 - SAME), f"{job} is stopped before min_run is over")
         need(self.now_s > report.since_s, f"{job} is stopped at the time at which it started")
-        self.used.subtract(report.holds)
-        report.holds = {}
+        self._release(report)
         report.asked_to = "move" if moves else "stop"
 
     def _start(self, job: str, spot: dict[str, int]) -> None:
@@ -205,15 +221,20 @@ class _Checker:
         need(not report.holds, f"{job} runs already")
         need(all(gpus > 0 for gpus in spot.values()), f"{job} is given no GPU of a node")
         need(sum(spot.values()) in spec["widths"], f"{job} gets {spot}, wanted a gang of {spec['widths']}")
+        if exact := spec.get("nodes"):
+            need(
+                sorted(spot.values()) == [spec["gpus"] // exact] * exact,
+                f"{job} gets {spot}, wanted {exact} equal parts",
+            )
         types = {self.type_of[node] for node in spot}
         need(len(types) == 1 or spec["relaxed"], f"{job} mixes GPU types")
         for t in types:
             need(self._may_use(spec, t), f"{job} runs on type {t}, which it cannot or may not use")
         need(not self.down & spot.keys(), f"{job} is placed on a node that is down")
         need(all(self.size[node] for node in spot), f"{job} is placed on a node that has left")
-        report.holds, report.reason = dict(spot), ""
+        report.holds, report.reason, report.pauses = dict(spot), "", False
         report.since_s = self.now_s
-        report.asked_to = report.asked_to or "start"
+        report.asked_to = "move" if report.asked_to == "stop" else report.asked_to or "start"
         report.starts += 1
         report.first_start_s = min(report.first_start_s, self.now_s)
         self.used.update(spot)
@@ -289,17 +310,67 @@ class _Checker:
     def _finished(self, record: dict[str, Any]) -> None:
         for job, samples in zip(record["jobs"], record["samples"], strict=True):
             report = self._known(job)
-            need(
-                bool(report.holds or report.mean_gpus) and not report.asked_to, f"{job} finishes while it does not run"
-            )
+            runs = self._is_there(report) if self.live else report.holds and not report.asked_to
+            need(bool(runs or report.mean_gpus), f"{job} finishes while it does not run")
             self._count(job, report, samples)
             if self.asked is not None:
                 need(math.isclose(samples, self.asked[job], rel_tol=SAME), f"{job} asked for {self.asked[job]} samples")
-            self.used.subtract(report.holds)
-            report.holds, report.mean_gpus = {}, []
-            report.end_s = self.now_s
+            self._end(report)
+            report.mean_gpus = []
+
+    def _failed(self, record: dict[str, Any]) -> None:
+        for job in record["jobs"]:
+            report = self._known(job)
+            need(self._is_there(report), f"{job} fails while it does not run")
+            self._end(report)
+
+    def _cancelled(self, record: dict[str, Any]) -> None:
+        for job in record["jobs"]:
+            self._end(self._known(job))
+
+    def _held(self, record: dict[str, Any]) -> None:
+        for job in record["jobs"]:
+            report = self._known(job)
+            need(not report.is_held, f"{job} is held twice")
+            self._release(report)
+            report.asked_to, report.is_held, report.reason, report.pauses = "", True, "", False
+
+    def _released(self, record: dict[str, Any]) -> None:
+        for job in record["jobs"]:
+            report = self._known(job)
+            need(not self._is_there(report), f"{job} is released while it has GPUs")  # twice changes nothing
+            report.is_held = report.pauses = False
+
+    def _refused(self, record: dict[str, Any]) -> None:
+        for job in record["jobs"]:
+            report = self._known(job)
+            need(bool(report.holds) and bool(report.asked_to), f"{job} is refused and was not to start")
+            self._release(report)
+            self._pause(report, record)
+
+    def _tenant_set(self, record: dict[str, Any]) -> None:
+        need(record["weight"] >= 0, f"{record['tenant']} has the weight {record['weight']}")
+        self.pre_emptions.has_quotas |= bool(record["quotas"])
+
+    def _policy_set(self, record: dict[str, Any]) -> None:
+        pass
+
+    def _settings_set(self, record: dict[str, Any]) -> None:
+        self.round_s, self.min_run_s = record["settings"]["round_s"], record["settings"]["min_run_s"]
+        self.pre_emptions.limits = limits_of(record["settings"])
+
+    def _limits_set(self, record: dict[str, Any]) -> None:
+        need(isinstance(record["tenant"], str), "limits are set for no tenant")
+
+    def _first_progress(self, record: dict[str, Any]) -> None:
+        for job, cost_s in zip(record["jobs"], record["cost_s"], strict=True):
+            need(bool(self._known(job).holds) and cost_s >= 0, f"{job} needed {cost_s} s for its first progress")
+        self.pre_emptions.is_measured = True
 
     def _lost(self, record: dict[str, Any]) -> None:
+        if self.live:
+            self._lose_live(record)
+            return
         every_s = self.header["world"]["checkpoint_s"]
         for job, samples in zip(record["jobs"], record["samples"], strict=True):
             report = self._known(job)
@@ -310,8 +381,24 @@ class _Checker:
             least = max(report.saved, would - report.rate * every_s)
             slack = SAME * max(would, 1.0) + report.doubt * abs(would - report.at_start)
             need(least - slack <= samples <= would + slack, f"{job} keeps {samples} of {would} samples")
-            self.used.subtract(report.holds)
-            report.holds, report.done, report.rate = {}, samples, 0.0
+            self._release(report)
+            report.done, report.rate = samples, 0.0
+
+    def _lose_live(self, record: dict[str, Any]) -> None:
+        for job in record["jobs"]:
+            report = self._known(job)
+            need(self._is_there(report), f"{job} is lost while it does not run")
+            self._release(report)
+            self._pause(report, record)
+
+    def _renumbered(self, record: dict[str, Any]) -> None:
+        for job in record["jobs"]:
+            need(job in self.jobs, f"{job} is renumbered and has not arrived")
+
+    def _forgotten(self, record: dict[str, Any]) -> None:
+        for job in record["jobs"]:
+            need(job in self.jobs, f"{job} is forgotten and has not arrived")
+            need(self.jobs[job].end_s is not None, f"{job} is forgotten before it has ended")
 
     def _node_down(self, record: dict[str, Any]) -> None:
         need(record["node"] not in self.down, "it is down already")
@@ -364,6 +451,25 @@ class _Checker:
 
     # ---- shared helpers --------------------------------------------------------------------------------------------
 
+    def _is_there(self, report: JobReport) -> bool:
+        """Whether processes of the job may exist: it has GPUs, or was asked to stop and has not answered."""
+        return bool(report.holds or report.asked_to)
+
+    def _pause(self, report: JobReport, record: dict[str, Any]) -> None:
+        """The engine has nothing of the job any more; it may pause before it is started again."""
+        report.asked_to = report.reason = ""
+        report.pauses = record.get("again_s") is not None
+
+    def _release(self, report: JobReport) -> None:
+        if report.holds:
+            self.used.subtract(report.holds)
+            report.attained_gpu_s += sum(report.holds.values()) * (self.now_s - report.since_s)
+            report.holds = {}
+
+    def _end(self, report: JobReport) -> None:
+        self._release(report)
+        report.end_s, report.asked_to = self.now_s, ""
+
     def _known(self, job: str) -> JobReport:
         need(job in self.jobs, f"{job} has not arrived")
         report = self.jobs[job]
@@ -378,6 +484,9 @@ class _Checker:
 
     def _count(self, job: str, report: JobReport, samples: float) -> None:
         """Work is conserved: the reported samples are what the rate yields since the start."""
+        if self.live:
+            need(samples >= 0, f"{job} reports {samples} samples")
+            return
         would = report.at_start + report.rate * max(self.now_s - report.resume_s, 0.0)
         # The allowance covers a few steps in the last digit of the time.
         slack = SAME * max(would, samples) + 4 * report.rate * math.ulp(self.now_s)

@@ -1,16 +1,18 @@
 """Policies by reference on the command line: a registered name, a file of the user's own, or an entry point.
 
-Only the command line uses this module: loading a file runs it, so no network client may choose one.
+Each may have parameters, as in `fft:kappa=2` or `mine.py:policy:kappa=2,rho=1`. Only the command line and the library
+use this module: loading a file runs it, so no network client may choose one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,6 +21,7 @@ from types import ModuleType
 from fairlead.model.errors import InputError
 from fairlead.model.words import did_you_mean
 from fairlead.policies import REGISTRY, find_policy
+from fairlead.policies.parameter_text import parse_parameters
 from fairlead.policies.policy import AnyPolicy, RoundPolicy, TaskPolicy
 from fairlead.studies.policy_lab.beside import Beside, brought_in, importable_from, importable_sources
 
@@ -32,22 +35,38 @@ class PolicyRef:
     text: str  # as the user wrote it
     source: str = ""  # of the file, if it is one
     beside: tuple[Beside, ...] = ()  # the user's other modules that the file imports
+    value: AnyPolicy | None = None  # a policy of this process, which may not be sent to another
 
     def load(self) -> AnyPolicy:
-        if self.source:
-            return _from_source(self)
+        """The policy; one with parameters has them in its name, which differs from those of others in a comparison."""
+        policy, (_, parameters) = self.load_unnamed(), split_parameters(self.text)
+        if self.value is not None or not parameters:
+            return policy
+        return replace(policy, name=f"{policy.name}:{parameters}")
+
+    def load_unnamed(self) -> AnyPolicy:
+        """The policy under its own name, by which journals refer to it."""
+        if self.value is not None:
+            return self.value
+        name, parameters = split_parameters(self.text)
         known = _installed()
-        return known[self.text].load_checked() if self.text in known else find_policy(self.text)
+        if self.source:
+            policy = _from_source(name, self.source, self.beside)
+        else:
+            policy = known[name].load_checked() if name in known else find_policy(name)
+        pairs = re.split(r",(?=\w+=)", parameters) if parameters else []
+        return policy.with_parameters(parse_parameters(pairs, policy))
 
 
 def refer(text: str) -> PolicyRef:
     """The reference of a policy. The file and its imports are read now, so that later changes do not affect the run."""
-    path, _ = _split(text)
+    name, _ = split_parameters(text)
+    path, _ = _split(name)
     if path is None:
-        if text not in REGISTRY and text not in _installed():
-            hint = did_you_mean(text, [*REGISTRY, *_installed()])
+        if name not in REGISTRY and name not in _installed():
+            hint = did_you_mean(name, [*REGISTRY, *_installed()])
             raise InputError(
-                f'policy "{text}" is not known (`fairlead policies` lists all, your own is FILE.py:NAME); {hint}'
+                f'policy "{name}" is not known (`fairlead policies` lists all, your own is FILE.py:NAME); {hint}'
             )
         return PolicyRef(text)
     try:
@@ -55,12 +74,26 @@ def refer(text: str) -> PolicyRef:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {getattr(error, 'strerror', error)}", path=str(path)) from None
     with _saying_where(path), importable_from(path.parent) as new:
-        _run(source, text)
+        _run(source, name)
         return PolicyRef(text, source, brought_in(new()))
 
 
 def load_policy(text: str) -> AnyPolicy:
-    return refer(text).load()
+    """The policy with its parameters, under its own name."""
+    return refer(text).load_unnamed()
+
+
+def split_parameters(text: str) -> tuple[str, str]:
+    """(`mine.py:policy`, `kappa=2,rho=1`) of `mine.py:policy:kappa=2,rho=1`."""
+    match = re.fullmatch(r"(.*?)(?::(\w+=.*))?", text, re.DOTALL)
+    assert match is not None, "every text matches"
+    return match[1], match[2] or ""
+
+
+def absolute_reference(text: str) -> str:
+    """The same reference for a process that may run in another directory."""
+    path, name = _split(text)
+    return text if path is None else f"{path.absolute()}:{name}" if name else str(path.absolute())
 
 
 def installed_policies() -> dict[str, AnyPolicy]:
@@ -94,10 +127,10 @@ def _split(text: str) -> tuple[Path | None, str]:
 
 
 @cache
-def _from_source(ref: PolicyRef) -> AnyPolicy:
-    path, name = _split(ref.text)
-    with _saying_where(path), importable_sources(ref.beside):
-        module = _run(ref.source, ref.text)
+def _from_source(text: str, source: str, beside: tuple[Beside, ...]) -> AnyPolicy:
+    path, name = _split(text)
+    with _saying_where(path), importable_sources(beside):
+        module = _run(source, text)
     policies = {key: value for key, value in vars(module).items() if isinstance(value, (RoundPolicy, TaskPolicy))}
     if not name and len(policies) == 1:
         return next(iter(policies.values()))

@@ -36,7 +36,7 @@ def make_world(policy: AnyPolicy, example: int) -> Setup:
     speeds = _profile(random)
     setup = Setup(
         cluster=_cluster(random),
-        trace=Trace(_jobs(random), f"example {example}", "generated"),
+        trace=Trace(_with_shapes(_jobs(random), stream(example, "shapes")), f"example {example}", "generated"),
         profile=speeds,
         policy=policy,
         settings=Settings(
@@ -86,6 +86,7 @@ def describe(setup: Setup) -> str:
     for job in setup.trace.jobs:
         more = f", types {'|'.join(job.types)}" if job.types else ""
         more += f", widths {'|'.join(map(str, job.widths))}" if len(job.widths) > 1 else ""
+        more += f", on exactly {counted(job.nodes, 'node')}" if job.nodes else ""
         more += ", relaxed" * job.relaxed + (f", weight {job.weight:g}" if job.weight != 1 else "")
         lines.append(
             f"  {job.id} of {job.tenant}: {job.model}, {counted(job.gpus, 'GPU')}, {job.steps:.4g} steps, at {job.arrival_s:g} s{more}"
@@ -137,6 +138,19 @@ def _jobs(random: np.random.Generator) -> tuple[JobSpec, ...]:
             )
         )
     return tuple(sorted(jobs, key=lambda job: (job.arrival_s, job.id)))
+
+
+def _with_shapes(jobs: tuple[JobSpec, ...], random: np.random.Generator) -> tuple[JobSpec, ...]:
+    """In one of three worlds, some rigid jobs need an exact number of nodes."""
+    if random.random() > 1 / 3:
+        return jobs
+    divisors = {job.id: [n for n in (1, 2, 4) if job.gpus % n == 0 and n <= job.gpus] for job in jobs}
+    return tuple(
+        replace(job, nodes=int(random.choice(divisors[job.id])), relaxed=False)
+        if job.widths == (job.gpus,) and random.random() < 0.7
+        else job
+        for job in jobs
+    )
 
 
 def _world(random: np.random.Generator, seed: int, *, faults: bool) -> World:

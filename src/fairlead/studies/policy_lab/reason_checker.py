@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+SAME = 1e-6  # relative, for sums in another order
 Need = Callable[[bool, str], None]
 
 
@@ -64,9 +66,16 @@ def types_that_run(
         and need_gib <= cluster["memory_gib"][t]
         and (gpu in measured or gpu.rsplit("-", 1)[0] in measured)
     }
-    alone = {t for t in may if in_all.get(t, 0) >= spec["gpus"]}
+    alone = {t for t in may if in_all.get(t, 0) >= spec["gpus"] and _has_nodes(spec, cluster, t)}
     mixes = spec["relaxed"] and sum(in_all.get(t, 0) for t in may) >= spec["gpus"] > 1
     return alone or (may if mixes else set())
+
+
+def _has_nodes(spec: dict[str, Any], cluster: dict[str, Any], t: int) -> bool:
+    """Whether the type has as many nodes of the size that a job with a fixed number of nodes needs."""
+    exact = spec.get("nodes") or 1
+    sizes = [gpus for of, gpus in zip(cluster["node_type"], cluster["node_gpus"], strict=True) if of == t]
+    return "nodes" not in spec or sum(gpus >= spec["gpus"] // exact for gpus in sizes) >= exact
 
 
 def check_reason(
@@ -77,9 +86,14 @@ def check_reason(
     nodes: NodesNow,
     record: dict[str, Any],
     running: int,
+    pre_empted: list[tuple[float, float]],
     need: Need,
 ) -> None:
-    """One row of `why`: the numbers are those of the cluster, and the reason is one that they allow."""
+    """One row of `why`: the numbers are those of the cluster, and the reason is one that they allow.
+
+    `pre_empted` has for each limit on pre-emption what was charged in the last hour; a run that began in the middle of
+    another may have charged more before.
+    """
     code, wanted, free, a, b, *terms = row
     in_event = record["cause"] == "event"
     need(wanted == spec["gpus"], f"{job} waits for {wanted} GPUs and asks for {spec['gpus']}")
@@ -110,6 +124,10 @@ def check_reason(
     elif code == "MinRun":
         need(not in_event and not fits, f"{job} waits for jobs that must stay, and {most_free} GPUs are free")
         need(a > 0 and b > record["time_s"], f"{job} waits for {a} GPUs until {b}")
+    elif code == "PreemptionLimit":
+        need(a > 0 and math.isfinite(b), f"{job}: pre-emption cost {a} GPU-seconds of {b}")
+        known = [spent for limit, spent in pre_empted if limit == b and spent <= a * (1 + SAME)]
+        need(bool(known), f"{job}: pre-emption cost {a} GPU-seconds of {b}, recounted: {pre_empted}")
     elif code == "NodeDown":
         up_most, total = together(nodes.up(types)), sum(nodes.in_all(types).values())
         need(b == up_most < wanted, f"{job} waits for nodes that are down; {up_most} of {wanted} GPUs are up")

@@ -1,17 +1,21 @@
-"""One self-contained HTML page: numbers, charts and the code that draws them."""
+"""One self-contained HTML page: numbers, charts and the code that draws them, in the look of the dashboard."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from fairlead.model.units import format_duration, format_number
+from fairlead.model.units import format_duration, format_gpu_time, format_number
 from fairlead.numerics.paired import ALPHA
 from fairlead.rates.three_layer import Sensing
+from fairlead.rounds.loop import Settings
 from fairlead.sim.truth import World
 from fairlead.studies.compare.answer import ComparisonAnswer, Metric, PolicyRow
 from fairlead.studies.compare.compare import Comparison
+from fairlead.studies.compare.journal_runs import JobLine
+from fairlead.studies.compare.promise_rows import PERCENTAGES, promise_text
 from fairlead.studies.compare.table import by_tenant
 from fairlead.studies.compare.wording import (
     NOT_RANKED,
@@ -25,33 +29,53 @@ from fairlead.studies.compare.wording import (
     value_text,
     why_no_best,
 )
+from fairlead.studies.look.files import CHARTS, STYLE, TABLES, look_file
+from fairlead.studies.look.glossary import TERMS, explained
 from fairlead.studies.report import charts, data
 from fairlead.traces.files import create_text
 
 KIND = "report/1"
+MOST_JOBS = 2000  # of a list of jobs
 MOST_DOWN, MOST_ACROSS = 30, 11  # of the table by tenant; a page of 1280 pixels has room for this many columns
 
 
-def write_page(comparison: Comparison, path: str, window_h: tuple[float, float] | None = None) -> None:
-    text = render(comparison, window_h)
+def write_page(
+    comparison: Comparison, path: str, window_h: tuple[float, float] | None = None, jobs: Sequence[JobLine] = ()
+) -> None:
+    """`jobs` are listed on a page of a single run."""
+    text = render(comparison, window_h, jobs)
     with create_text(path) as file:
         file.write(text)
 
 
-def render(comparison: Comparison, window_h: tuple[float, float] | None = None) -> str:
+def render(comparison: Comparison, window_h: tuple[float, float] | None = None, jobs: Sequence[JobLine] = ()) -> str:
     from jinja2 import Environment
 
     source = files("fairlead.studies.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     answer = comparison.answer
-    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["explained"] = explained
+    page = environment.from_string(source)
     gantt = charts.gantts(comparison, window_h)
     return page.render(
         kind=KIND,
         title=title_of(answer),
+        several=len(answer.policies) > 1,
+        knowing={policy.name: ", ".join(policy.knows) for policy in answer.policies if policy.knows},
+        of_seed=f"Seed {answer.seeds[0]}. " if answer.most_runs > 1 else "",
+        jobs=jobs[:MOST_JOBS],
+        jobs_left_out=max(len(jobs) - MOST_JOBS, 0),
+        terms=TERMS,
+        style=look_file(STYLE),
+        tables_script=look_file(TABLES),
+        charts_script=look_file(CHARTS),
         answer=answer,
         loads=[{"value": load, "label": _load_text(load)} for load in answer.loads],
         colour={policy: style.colour for policy, style in data.styles(comparison).items()},
         cell=_cell,
+        promise_names=list(dict.fromkeys(one.promise for row in answer.rows for one in row.promises)),
+        promise_text=promise_text,
+        percentages=PERCENTAGES,
         unfinished=unfinished_of,
         not_ranked=NOT_RANKED if any(map(unfinished_of, answer.rows)) else "",
         seeds=answer.most_runs,
@@ -70,13 +94,12 @@ def render(comparison: Comparison, window_h: tuple[float, float] | None = None) 
         gantt=_script(gantt),
         gantt_policies=list(gantt),
         numbers=_script(answer.to_json()),
-        plotly=files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8"),
     )
 
 
 def _figures(comparison: Comparison, load: float | None) -> dict[str, Any]:
     return {
-        "frontier": charts.frontier(comparison, load),
+        **({"frontier": charts.frontier(comparison, load)} if len(comparison.answer.policies) > 1 else {}),
         **{f"cdf-{column}": charts.distribution(comparison, load, column) for column in data.CDFS},
         "utilisation": charts.utilisation(comparison, load),
         "fragmentation": charts.fragmentation(comparison, load),
@@ -107,6 +130,7 @@ def _world(answer: ComparisonAnswer) -> list[tuple[str, str]]:
         ("cluster", f"{gpus_of(answer)} in {answer.cluster.nodes} nodes"),
         ("round", format_duration(settings.round_s) + f", decided at {settings.when}"),
         ("minimum run", format_duration(settings.min_run_s)),
+        *_pre_emption(settings),
         ("restart cost", "each model's own" if answer.restart_s is None else format_duration(answer.restart_s)),
         ("hidden server speeds", _range(world.server_factor)),
         ("hidden speeds of jobs on servers", _range(world.job_server_factor)),
@@ -115,12 +139,25 @@ def _world(answer: ComparisonAnswer) -> list[tuple[str, str]]:
         ("measuring a new model", _profiling(world.profiling_s)),
         ("speeds learnt while running", "no" if answer.sensing == "table" else _sensing(answer.sensing, world)),
     ]
+    if world.start_s or world.notice_s:
+        texts = format_duration(world.start_s), format_duration(world.notice_s)
+        rows.append(("latencies", f"a first start takes {texts[0]}, news of arrivals and ends {texts[1]}"))
     if world.declared_speeds:
         named = ", ".join(f"{name} times {factor:g}" for name, factor in world.declared_speeds)
         rows.append(("declared speeds that are not true", named))
     if answer.tenant_weight:
         rows.append(("weights", ", ".join(f"{name} {weight:g}" for name, weight in answer.tenant_weight.items())))
     return rows
+
+
+def _pre_emption(settings: Settings) -> list[tuple[str, str]]:
+    """The limits on pre-emption, if there are any."""
+    limits = (("", settings.preemption_gpu_s), (", each tenant", settings.tenant_preemption_gpu_s))
+    return [
+        (f"limit on pre-emption{whose}", f"{format_gpu_time(gpu_s)} in an hour")
+        for whose, gpu_s in limits
+        if gpu_s is not None
+    ]
 
 
 def _range(factors: tuple[float, float]) -> str:

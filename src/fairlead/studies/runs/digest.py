@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import fairlead
@@ -23,10 +23,17 @@ def code_digest(counts: Callable[[Path], bool] = every_source) -> str:
 
     `counts` receives paths relative to the package, such as `rounds/decide.py`.
     """
-    digest = hashlib.sha256("".join(f"{library} {version(library)}\n" for library in LIBRARIES).encode())
+    digest = hashlib.sha256("".join(f"{library} {_version(library)}\n" for library in LIBRARIES).encode())
     root = Path(fairlead.__file__).parent
     for path in sorted(root.rglob("*.py")):
         source = path.relative_to(root)
         if counts(source):
             digest.update(f"{source}\n".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "none"

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 
 from fairlead import __version__
 from fairlead.model.errors import InputError
+from fairlead.model.events import Event
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import HAS_GPUS, Phase
 from fairlead.policies.policy import Policy
@@ -18,11 +19,13 @@ from fairlead.rounds.beginning import beginning_to_json
 from fairlead.rounds.copying import copied
 from fairlead.rounds.journal import Header, NoJournal
 from fairlead.rounds.loop import Carried, Journal, Settings, next_boundary, run, settings_to_json
+from fairlead.rounds.remembering import CARRIED, carried_to_json
 from fairlead.rounds.state import State
 from fairlead.sim.rounds.engine import SimEngine
+from fairlead.sim.rounds.news import WithNews
 from fairlead.sim.rounds.until import Until
 from fairlead.sim.truth import Truth, World
-from fairlead.studies.runs.simulate import Result
+from fairlead.studies.runs.simulate import BothJournals, Result
 
 # (job, steps that it has done) -> its true steps; None: the declared number.
 Lengths = Callable[[JobSpec, float], float | None]
@@ -41,21 +44,30 @@ def simulate_from(
     rates: Estimator | None = None,
     carried: Carried | None = None,
     faults_since_s: float | None = None,
+    news: tuple[Event, ...] = (),
     until_s: float | None = None,
+    is_enough: Callable[[], bool] | None = None,
     journal: Journal | None = None,
+    watch: Journal | None = None,
     tick: Callable[[State], None] | None = None,
 ) -> Result:
     """Simulate from `state`, which does not change, to the end or to `until_s`; the result includes the time before.
+
+    The simulation ends earlier once `is_enough` returns True.
 
     `future` are later arrivals in order of time; each must be able to run somewhere. A job has its declared length
     unless `lengths` returns another number of steps, which it must for active jobs of unknown length. True speeds are
     those of `rates`, or those of the state's estimator, including all that it has learnt unless the world has hidden
     speeds of its own.
 
-    The policy's memory and the deficits of tenants are not part of a state. With `carried` they are kept, and so are the
+    The policy's memory and the deficits of tenants are not in the state itself. With `carried` they are kept, and so are the
     boundaries of rounds; otherwise they start empty, and the first decision is made at the next boundary of a round.
 
     Faults are drawn as if the world began now, or at `faults_since_s`: 0 continues the faults of a simulated run.
+
+    `news` are events of this instant that come first. They let a scheduler that decides at events look at once.
+
+    `watch` receives the same records as the journal; without a journal its decisions carry no reasons.
     """
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     check_rounds(state)
@@ -63,10 +75,14 @@ def simulate_from(
     own = copied(state)
     truth = _truth(own, future, world, lengths, rates)
     engine = SimEngine.from_state(truth, own, own.now_s if faults_since_s is None else faults_since_s)
-    bounded = engine if until_s is None else Until(engine, until_s)
+    world_engine = WithNews(engine, news) if news else engine
+    bounded = Until(world_engine, math.inf if until_s is None else until_s, is_enough)
     begin = carried or _fresh(own, settings.round_s)
-    done = run(bounded, own, policy, settings, journal or NoJournal(), tick, begin, explain=journal is not None)
-    if until_s is not None and (own.active or own.jobs < len(truth.jobs)):
+    receiver = journal or watch or NoJournal()
+    journals = BothJournals(journal, watch) if journal is not None and watch is not None else receiver
+    done = run(bounded, own, policy, settings, journals, tick, begin, explain=journal is not None)
+    ended_early = is_enough is not None and is_enough()
+    if until_s is not None and not ended_early and (own.active or own.jobs < len(truth.jobs)):
         own.pass_time(max(until_s, own.now_s))
     return Result(own, done, time.process_time() - cpu_s, time.perf_counter() - wall_s)
 
@@ -76,9 +92,16 @@ def check_rounds(state: State) -> None:
         raise InputError("runs of single tasks cannot be continued from a state; choose a run of rounds")
 
 
-def header_from(header: Header, state: State, policy: Policy, settings: Settings, world: World) -> Header:
-    """The header of a journal that begins from `state`, whose own header is `header`. Its replays start without memory."""
-    more = {key: value for key, value in header.more.items() if key not in ("trace", "begins")}
+def header_from(
+    header: Header, state: State, policy: Policy, settings: Settings, world: World, carried: Carried | None = None
+) -> Header:
+    """The header of a journal that begins from `state`, whose own header is `header`.
+
+    Its replays start with what is `carried`, or without memory.
+    """
+    more = {key: value for key, value in header.more.items() if key not in ("trace", "begins", CARRIED)}
+    if carried is not None:
+        more[CARRIED] = carried_to_json(carried, policy, state.cluster)
     more |= {"version": __version__, "level": policy.level, "world": asdict(world), "begins": beginning_to_json(state)}
     return replace(
         header,

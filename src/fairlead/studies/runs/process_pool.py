@@ -5,14 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, Generic, TypeVar
+
+from fairlead.model.errors import FairleadError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -30,17 +35,21 @@ class Outcome(Generic[T, R]):
 def run_in_processes(run: Callable[[T], R], tasks: Iterable[T], workers: int) -> Iterator[Outcome[T, R]]:
     """Outcomes in the order in which they become available. Leaving early stops the processes.
 
-    `run` and the tasks are sent to the processes, so `run` must be a function of a module.
+    `run` and the tasks are sent to the processes, so `run` must be a function of a module. A task is taken when a process
+    is free for it.
     """
-    todo = deque(tasks)
+    todo = iter(tasks)
     idle: list[PoolProcess] = []
     busy: dict[Any, tuple[PoolProcess, T]] = {}  # by the worker's pipe
     try:
-        while todo or busy:
-            while todo and len(busy) < max(workers, 1):
+        while True:
+            for task in islice(todo, max(workers, 1) - len(busy)):
                 worker = idle.pop() if idle else PoolProcess()
-                if worker.start(run, todo[0]):
-                    busy[worker.pipe] = worker, todo.popleft()
+                while not worker.start(run, task):
+                    worker = idle.pop() if idle else PoolProcess()
+                busy[worker.pipe] = worker, task
+            if not busy:
+                return
             for pipe in wait(list(busy)):
                 worker, task = busy.pop(pipe)
                 result, reason = worker.take()
@@ -63,7 +72,9 @@ def attempt(run: Callable[[T], R], task: T) -> tuple[R | None, str]:
 
 
 def reason_of(error: BaseException) -> str:
-    """What went wrong and where, short enough for a table."""
+    """What went wrong and where, short enough for a table. A mistake of the user is a sentence that needs no place."""
+    if isinstance(error, FairleadError):
+        return " ".join(str(error).split())[:300]
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.rpartition('/')[2]} line {frames[-1].lineno})" if frames else ""
     message = " ".join(str(error).split())
@@ -77,7 +88,8 @@ class PoolProcess:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self.process.start()
+        with _without_main():
+            self.process.start()
         theirs.close()
 
     def start(self, run: Callable[[T], R], task: T) -> bool:
@@ -102,6 +114,17 @@ class PoolProcess:
         self.pipe.close()
         self.process.kill()
         self.process.join()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the caller's script from a process that starts, which would run it again from its first line to its last."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _serve(pipe: Connection) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -132,7 +132,7 @@ def simulate(
     state = State(setup.cluster, setup.estimator(), setup.tenant_weight)
     with open_new(journal) as file:
         writer: Journal = NoJournal() if file is None else JournalWriter(file, setup.header())
-        journals = writer if watch is None else _Both(writer, watch)
+        journals = writer if watch is None else BothJournals(writer, watch)
         read = journal is not None or watch is not None
         truth = setup.truth()
         stage = Stage(truth, setup.settings, state, journals, tick, read, setup.changes)
@@ -150,7 +150,7 @@ def _true_rates(truth: Truth, state: State) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _Both:
+class BothJournals:
     """Writes the same records to two journals."""
 
     first: Journal
@@ -165,13 +165,22 @@ class _Both:
         self.second.decision(decision)
 
 
-def open_new(path: Path | None) -> AbstractContextManager[IO[str] | None]:
+@contextmanager
+def open_new(path: Path | None) -> Iterator[IO[str] | None]:
+    """A new journal file, which is removed if the run is refused; nothing without a path."""
     if path is None:
-        return nullcontext()
+        yield None
+        return
     try:
-        return path.open("w", encoding="utf-8")
+        file = path.open("w", encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write the journal: {error.strerror}", path=str(path)) from None
+    try:
+        with file:
+            yield file
+    except InputError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def check_tenants(setup: Setup) -> None:

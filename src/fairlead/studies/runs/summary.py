@@ -62,6 +62,7 @@ class Summary:
     mean_active_jobs: float | None
     jain_tenants: float | None
     tenants: Mapping[str, TenantSummary]
+    restart_gpu_hours: float | None = None  # of all jobs; None in results from before it was counted
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -139,6 +140,7 @@ def summarise(state: State, finished: FinishedJobs | None = None) -> Summary:
             name: _of_tenant(state.tenant[ended] == u, jct_s, wait_s, alone_s, state.attained_gpu_s[ended])
             for name, u in state.tenants.items()
         },
+        restart_gpu_hours=None if state.served else float(state.restart_gpu_s[: state.jobs].sum()) / 3600,
     )
 
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Literal, NamedTuple
 
 from fairlead.model.errors import InputError
+from fairlead.model.past import Past
 from fairlead.model.words import did_you_mean
 from fairlead.rates.profile import Profile
+
+ModelPatterns = Sequence[tuple[str, str]]  # (pattern of job names with * and ?, model)
 
 
 class Row(NamedTuple):
@@ -35,6 +38,7 @@ class Row(NamedTuple):
     weight: float = 1.0
     relaxed: bool = False
     ended: str = ""  # how it ended, if it did not complete
+    past: Past | None = None  # what the system did with it, if the file says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class Options:
     `reference` is the GPU type on which durations are assumed to be measured; without it, the type that the file names
     for the job, else v100. `timezone` applies to time stamps without one. `completed_only` drops jobs that failed or
     were cancelled; by default they count, because they held GPUs too. `pin_types` keeps each job on the type it ran on.
+    `models` are patterns of job names and the model of each; the first that matches counts.
     """
 
     profile: Profile | None = None
@@ -62,6 +67,7 @@ class Options:
     completed_only: bool = False
     pin_types: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)
+    models: ModelPatterns = ()
 
     def __post_init__(self) -> None:
         if self.tenants is not None and not 1 <= self.tenants <= 100_000:
@@ -97,15 +103,21 @@ def csv_records(
     delimiter: str = ",",
     quoted: bool = True,
     above: int = 0,
+    free_text: str = "",
 ) -> Records:
-    """Records by column name, without blank lines. `above` is the number of lines before these."""
+    """Records by column name, without blank lines. `above` is the number of lines before these.
+
+    The column `free_text`, if it is the last one, may contain delimiters.
+    """
     columns: list[str] = []
     for line, cells in csv_lines(file, delimiter=delimiter, quoted=quoted, above=above):
         if isinstance(cells, InputError):
             yield line, cells
         elif not columns:
             columns = _checked_columns(cells, required, known, line)
-        elif len(cells) == len(columns):
+        elif len(cells) == len(columns) or (len(cells) > len(columns) and columns[-1] == free_text):
+            last = len(columns) - 1
+            cells = [*cells[:last], delimiter.join(cells[last:])]
             yield line, dict(zip(columns, cells, strict=True))
         else:
             yield line, InputError(f"has {len(cells)} fields; wanted {len(columns)}: {delimiter.join(columns)}")

@@ -1,10 +1,11 @@
 """Slurm's accounting, as text or as JSON:
 
-    sacct -aX --parsable2 --format=JobID,User,Account,State,Submit,ElapsedRaw,AllocTRES,ReqTRES
+    sacct -aX --parsable2 --format=JobID,User,Account,State,Submit,Start,ElapsedRaw,AllocTRES,ReqTRES,NodeList,Partition,JobName
     sacct -aX --json
 
 The tenant is the account (else the user). GPUs are those that were allocated, and their type is the one that the job
-ran on. A type that the job requested by name is the only one that it may use. Lines of job steps are skipped.
+ran on. A type that the job requested by name is the only one that it may use. Lines of job steps are skipped. With Start
+and NodeList the trace also keeps what Slurm did; JobName, last because it may contain anything, can show the model.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import IO, Any
 
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
+from fairlead.model.past import Past
+from fairlead.model.slurm_text import expand_hosts
 from fairlead.traces.importers.json_stream import array_records
 from fairlead.traces.importers.rows import (
     NO_GPU,
@@ -55,7 +58,9 @@ _Gpus = list[tuple[str, int]]  # (type or "", count)
 
 
 def text_records(file: IO[str], options: Options) -> Records:
-    return csv_records(file, ("JobID", "State", "Submit", "AllocTRES"), delimiter="|", quoted=False)
+    return csv_records(
+        file, ("JobID", "State", "Submit", "AllocTRES"), delimiter="|", quoted=False, free_text="JobName"
+    )
 
 
 def text_row(line: int, record: Mapping[str, str], options: Options) -> Row | LeftOut:
@@ -74,6 +79,10 @@ def text_row(line: int, record: Mapping[str, str], options: Options) -> Row | Le
         allocated=_gpus(record["AllocTRES"]),
         requested=_gpus(record.get("ReqTRES", "")),
         nodes=int(match[1]) if (match := _NODES.search(record["AllocTRES"])) else None,
+        start=record.get("Start", ""),
+        hosts=record.get("NodeList", ""),
+        name=record.get("JobName", ""),
+        partition=record.get("Partition", ""),
     )
 
 
@@ -100,6 +109,10 @@ def json_row(line: int, record: Any, options: Options) -> Row | LeftOut:
             nodes=next(
                 (int(_plain(entry["count"])) for entry in tres["allocated"] if entry.get("type") == "node"), None
             ),
+            start=_plain(time["start"]) if "start" in time else "",
+            hosts=record.get("nodes") or "",
+            name=record.get("name") or "",
+            partition=record.get("partition") or "",
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
@@ -117,6 +130,10 @@ def _row(
     allocated: _Gpus,
     requested: _Gpus,
     nodes: int | None,
+    start: str | float,
+    hosts: str,
+    name: str,
+    partition: str,
 ) -> Row | LeftOut:
     gpus = _total(allocated)
     if gpus == 0:
@@ -135,7 +152,25 @@ def _row(
         nodes=nodes or None,
         types=types,
         ended="" if state == _COMPLETED else state.lower().replace("_", " "),
+        past=Past(_waited_s(start, submit_s, options), elapsed_s, _hosts(hosts), name, partition),
     )
+
+
+def _waited_s(start: str | float, submit_s: float, options: Options) -> float | None:
+    """Seconds from the submission to the start; None if there is no time of a start."""
+    if isinstance(start, str):
+        if not start[:1].isdigit():  # None, Unknown
+            return None
+        start = parse_time(start, options.timezone)
+    return max(start - submit_s, 0.0) if start > 0 else None
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    """The nodes of a job; empty for "None assigned" and anything that is not a list of hosts."""
+    try:
+        return () if not text or " " in text else tuple(expand_hosts(text))
+    except InputError:
+        return ()
 
 
 def _gpus(tres: str) -> _Gpus:

@@ -29,6 +29,8 @@ class Beginning:
     ranks: int
     uid: int | None
     gid: int | None
+    groups: tuple[int, ...] | None
+    memory_gib: float | None  # its limit, if the job states one
 
 
 def beginning_of(lease: Lease, plan: Mapping[str, Any], *, contexts: bool) -> Beginning | None:
@@ -57,6 +59,8 @@ def beginning_of(lease: Lease, plan: Mapping[str, Any], *, contexts: bool) -> Be
         ranks=len(plan["ranks"]),
         uid=plan["uid"],
         gid=plan["gid"],
+        groups=plan["groups"],
+        memory_gib=lease.command.memory_gib,
     )
 
 

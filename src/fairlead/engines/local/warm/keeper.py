@@ -1,4 +1,4 @@
-"""Keeps the processes of one standby, and then supervises its lease as the shim does. Run with `-I -S`, like the shim.
+"""Keeps the processes of one standby, and then supervises its lease as the shim does. A program like the shim.
 
 What to start arrives over a socket whose other end is in the scheduler. While it waits, the end of that socket ends
 the standby, whatever its processes do; once a lease is claimed, nothing depends on the scheduler any more.
@@ -12,13 +12,13 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from fairlead.engines.local import shim
+from fairlead.engines.local import cgroups, shim
+from fairlead.engines.local.members import MARK, claim_record, new_mark
 from fairlead.engines.local.warm import loader
 
 LOADED, REFUSED = b"loaded", b"refused: "
@@ -41,16 +41,18 @@ class _GoneError(Exception):
     """The standby has no use any more; the reason is for the scheduler."""
 
 
-def main(descriptor: int) -> int:
-    os.set_inheritable(descriptor, False)
-    control = socket.socket(fileno=descriptor)
+def main(descriptor: str) -> int:
+    os.set_inheritable(int(descriptor), False)
+    control = socket.socket(fileno=int(descriptor))
     if os.fork():
         return 0
     shim.detach()
     shim.adopt_orphans()
     workers: list[StandbyProcess] = []
+    order: dict[str, Any] = {"cgroups": {}}
     try:
         order = _order(control)
+        cgroups.make(order["cgroups"])
         output = os.memfd_create("output")
         for _ in range(order["ranks"]):
             workers.append(_start(order, workers[0].pid if workers else 0, output))
@@ -59,11 +61,11 @@ def main(descriptor: int) -> int:
         lease = _wait_for_lease(control, workers, order, output)
         os.chdir(lease)
         plan = _read_plan()
-        messages = _messages(plan)
+        messages = _messages(plan, order["mark"])
         _check_modules(workers)
-        _claim(workers[0].pid)
+        _claim(workers[0].pid, order)
     except (_GoneError, OSError, ValueError) as error:
-        _end(workers)
+        shim.clear_away(order["cgroups"])
         with suppress(OSError):
             control.send(REFUSED + str(error).encode()[:500])
         return 0
@@ -71,9 +73,9 @@ def main(descriptor: int) -> int:
     with suppress(OSError):
         control.send(LOADED)
     control.close()
-    group = workers[0].pid
-    code = shim.wait_for_all(group, {worker.pid for worker in workers}, plan["grace_s"])
-    shim.clear_away(group)
+    ranks = {worker.pid for worker in workers}
+    code = shim.wait_for_all(workers[0].pid, ranks, plan["grace_s"], is_tracked=bool(order["cgroups"]))
+    shim.finish(order["cgroups"])
     shim.record_end(code)
     return 0
 
@@ -83,7 +85,7 @@ def _order(control: socket.socket) -> dict[str, Any]:
     order: dict[str, Any] = json.loads(_receive(control))
     if select.select([control], (), (), order["pause_s"])[0]:
         raise _GoneError("a lease came before the imports")
-    return order
+    return {**order, "mark": new_mark()}
 
 
 def _receive(control: socket.socket) -> bytes:
@@ -112,11 +114,12 @@ def _become(order: dict[str, Any], group: int, gate: socket.socket, output: int,
         for stream in (1, 2):
             os.dup2(output, stream)
         os.set_inheritable(gate.fileno(), True)
+        cgroups.join(order["cgroups"])
         shim.become_user(order)
         _die_with(parent)
         shim.usual_signals()
         words = [*order["words"], loader.__file__, str(gate.fileno())]
-        os.execve(order["interpreter"], words, order["env"])
+        os.execve(order["interpreter"], words, order["env"] | {MARK: order["mark"]})
     except BaseException:
         os._exit(shim.CANNOT_RUN)
 
@@ -182,11 +185,11 @@ def _read_plan() -> dict[str, Any]:
     return plan
 
 
-def _messages(plan: dict[str, Any]) -> list[bytes]:
+def _messages(plan: dict[str, Any], mark: str) -> list[bytes]:
     """What each process needs in order to become the job, made before the claim because it may be too large."""
     setup = plan["setup"] and shim.shell_words(plan["shell"], plan["setup"])
     go = {**plan["python"], "workdir": plan["workdir"], "setup": setup}
-    messages = [json.dumps({**go, "env": plan["env"] | extra}).encode() for extra in plan["ranks"]]
+    messages = [json.dumps({**go, "env": plan["env"] | extra | {MARK: mark}}).encode() for extra in plan["ranks"]]
     if max(map(len, messages)) > loader.LARGEST:
         raise _GoneError("the command and its environment are too large")
     return messages
@@ -200,11 +203,12 @@ def _check_modules(workers: list[StandbyProcess]) -> None:
         raise _GoneError("modules have changed since the standby imported them")
 
 
-def _claim(group: int) -> None:
+def _claim(group: int, order: dict[str, Any]) -> None:
     """Claim the lease of this directory for the processes of the standby. If this raises, nothing of it has begun."""
     lock = os.open(shim.ALIVE, os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    if not shim.claim(shim.CLAIM, {"group": group, "born": shim.born(group), "boot": shim.boot(), "warm": True}):
+    shim.reserve_end()
+    if not shim.claim(shim.CLAIM, {**claim_record(group, order["mark"], order["cgroups"]), "warm": True}):
         raise _GoneError("another process owns the lease")
 
 
@@ -218,15 +222,3 @@ def _begin(messages: list[bytes], workers: list[StandbyProcess], output: int) ->
             socket.send_fds(worker.gate, [message], [log])
         worker.gate.close()
     os.close(log)
-
-
-def _end(workers: list[StandbyProcess]) -> None:
-    for worker in workers:
-        with suppress(OSError):
-            os.kill(worker.pid, signal.SIGKILL)
-    if workers:
-        shim.clear_away(workers[0].pid)
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))

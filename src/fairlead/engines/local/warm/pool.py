@@ -13,21 +13,20 @@ import os
 import select
 import socket
 import subprocess
-import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import fairlead
+from fairlead.engines.local import cgroups
+from fairlead.engines.local.programs import program
+from fairlead.engines.local.warm import keeper
 from fairlead.engines.local.warm.beginning import Beginning
 from fairlead.engines.local.warm.keeper import LOADED, REFUSED
 from fairlead.engines.local.warm.loader import LARGEST
 
 _ANSWER_S = 10.0  # in which a keeper must answer; it runs only code of ours
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from fairlead.engines.local.warm.keeper import main; "
-_PROGRAM += "sys.exit(main(int(sys.argv[2])))"
-_SOURCE = str(Path(fairlead.__file__).parents[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +46,20 @@ class WarmLimits:
 class Standby:
     """A standby that waits, or still imports."""
 
-    def __init__(self, beginning: Beginning, limits: WarmLimits) -> None:
+    def __init__(self, beginning: Beginning, limits: WarmLimits, groups: cgroups.Groups) -> None:
         self.beginning = beginning
+        self._groups = groups
         self.ready = self.over = False
         self.resident_bytes = 0
         self.pids: tuple[int, ...] = ()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-I", "-S", "-c", _PROGRAM, _SOURCE, str(theirs.fileno())]
+        command = program(keeper.__name__, str(theirs.fileno()))
         with theirs:
             self._starter = subprocess.Popen(
                 command, env={}, cwd="/", stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
             )
-        self._send({**asdict(beginning), "env": dict(beginning.env), **_terms(limits, beginning.ranks)})
+        order = {**asdict(beginning), "env": dict(beginning.env), "cgroups": groups}
+        self._send({**order, **_terms(limits, beginning.ranks)})
 
     def notice(self) -> None:
         """Take in what its keeper has sent so far."""
@@ -68,6 +69,7 @@ class Standby:
 
     def load(self, directory: Path) -> bool:
         """Whether the standby has claimed the lease in this directory. It is used up in any case."""
+        self._groups = {}  # those of the lease from now on, even if the answer is lost
         with suppress(OSError):
             self._control.settimeout(_ANSWER_S)
             self._control.send(os.fsencode(directory))
@@ -79,6 +81,8 @@ class Standby:
         self.over = True
         self._control.close()
         self._starter.wait()
+        cgroups.kill(self._groups)  # in case that its keeper was killed
+        cgroups.remove(self._groups)
 
     def _send(self, order: dict[str, object]) -> None:
         try:
@@ -106,8 +110,9 @@ def _terms(limits: WarmLimits, ranks: int) -> dict[str, object]:
 class WarmPool:
     """Loads leases into standbys and keeps standbys for the leases that come next."""
 
-    def __init__(self, limits: WarmLimits) -> None:
+    def __init__(self, limits: WarmLimits, groups_of: Callable[[Beginning], cgroups.Groups]) -> None:
         self.limits = limits
+        self._groups_of = groups_of  # new control groups for a standby
         self.loaded = self.missed = 0  # leases that wanted a warm start
         self._standbys: list[Standby] = []
         self._recent: deque[Beginning] = deque()
@@ -146,7 +151,7 @@ class WarmPool:
                 self._drop(standby)
         for one in wanted:
             with suppress(OSError):  # no process or descriptor left: the next start is cold
-                self._standbys.append(Standby(one, self.limits))
+                self._standbys.append(Standby(one, self.limits, self._groups_of(one)))
 
     def figures(self) -> dict[str, int]:
         """For operators: processes and MiB with their limits, and leases that wanted a warm start and got one or not."""

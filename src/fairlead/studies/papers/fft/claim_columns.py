@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.studies.papers import verdicts
-from fairlead.studies.papers.causes import Explanation
+from fairlead.studies.papers.causes import TestedCause
 from fairlead.studies.papers.claim_tables import Claim, Table, number, percent
 from fairlead.studies.papers.fft.runs import FFT
 from fairlead.studies.papers.spread import SeedSpread
@@ -49,8 +49,10 @@ class ClaimLine:
 
 
 def table_of(title: str, seeds: str, columns: Sequence[ClaimColumn], lines: Sequence[ClaimLine], parts: Parts) -> Table:
-    claims = tuple(_claim(line, columns, parts) for line in lines)
-    return Table(title, seeds, tuple(column.title for column in columns), claims)
+    """The lines as a table; columns about parts that were not measured, as in a quick run, are left out."""
+    measured = [column for column in columns if all(setting in parts for setting in column.settings)]
+    claims = tuple(_claim(line, measured, parts) for line in lines)
+    return Table(title, seeds, tuple(column.title for column in measured), claims)
 
 
 def _claim(line: ClaimLine, columns: Sequence[ClaimColumn], parts: Parts) -> Claim:
@@ -105,14 +107,14 @@ def _causes(
     columns: Sequence[ClaimColumn],
     values: Mapping[str, Sequence[SeedSpread]],
     judged: Mapping[str, Verdict],
-) -> tuple[Explanation, ...]:
+) -> tuple[TestedCause, ...]:
     """The causes that account for most of the difference, each in the column where switching it off changes most."""
     tested = [
-        Explanation(column.cause, column.title, _closes(line, values[column.instead_of], values[column.title]))
+        TestedCause(column.cause, column.title, _closes(line, values[column.instead_of], values[column.title]))
         for column in columns
         if column.cause and values[column.title] and values[column.instead_of] and judged[column.instead_of].is_below
     ]
-    best: dict[str, Explanation] = {}
+    best: dict[str, TestedCause] = {}
     for one in sorted(tested, key=lambda cause: -cause.closes):
         best.setdefault(one.text, one)
     return tuple(best.values())[:SHOWN_CAUSES]

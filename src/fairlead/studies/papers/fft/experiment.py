@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,9 +33,10 @@ from fairlead.studies.papers.spread import SeedSpread, spread
 LENGTH_ERROR = 0.3
 DECISION_SEEDS = 3
 PROFILING_S = 60.0  # ours: to measure a model on one type
-# To see what depends on the load, and on jobs that are shorter than a round.
+# To see what depends on the load, on jobs that are shorter than a round, and on GPUs that are never free.
 CROWDED = Bed(load=1.5, shortest_s=FITTED.shortest_s)
 LONGER = Bed(load=FITTED.load, shortest_s=ROUND_S)
+EMPTIER = Bed(load=0.3, shortest_s=FITTED.shortest_s)
 OTHER_BED_SEEDS = 3
 TIMES_BETTER = (
     *("jct_h", "makespan_h", "starvation_h", "migrations"),
@@ -45,6 +46,19 @@ TRACES = {"trace 1, all 4 GPUs wide": (4,), "trace 2, mixed widths": WIDTHS}
 LARGE_RIVALS = (SHORTEST, MAX_MIN, RANDOM, LEAST_LOAD, scattered(RANDOM))
 CROWDED_PART = f"trace 1 at a load of {CROWDED.load:g}"
 LONGER_PART = f"trace 1 with jobs from {LONGER.shortest_s:g} s"
+LARGE_SCATTERED = (scattered(SHORTEST), scattered(MAX_MIN))  # measured as a part of their own
+LARGE_CROWDED = (MAX_MIN, RANDOM, scattered(MAX_MIN), scattered(RANDOM))
+LARGE_PART = "large simulation"
+LARGE_SCATTERED_PART = f"{LARGE_PART}, scattered gavel"
+LARGE_CROWDED_PART = f"{LARGE_PART} at a load of {CROWDED.load:g}"
+EMPTIER_PARTS = {f"{trace.partition(',')[0]} at a load of {EMPTIER.load:g}": trace for trace in TRACES}
+# Two of the traces that the paper simulates, by what it says about them: half of the jobs of trace 6 train GPT or OPT
+# models, and the lengths of trace 9 are within a factor of three.
+SIMULATED_BEDS = {
+    "trace 6, half GPT and OPT": replace(FITTED, language=0.5),
+    "trace 9, lengths within 3x": replace(FITTED, within=3.0),
+}
+SIMULATED_RIVALS = (SHORTEST, MAX_MIN, RANDOM, LEAST_LOAD, scattered(RANDOM))
 OTHER_BEDS = {CROWDED_PART: CROWDED, LONGER_PART: LONGER}
 
 FIRST_SEED = 4000  # ours: seeds 100-105 chose the costs of fft-ranked, 200-201 the workload, 3000-3004 were seen before
@@ -83,9 +97,16 @@ def reproduce(scale: FftScale) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "profiling", partial(profiling, scale)
     yield "one decision", one_decision
     if scale.large_jobs:
-        rivals = [FFT, RANKED, *LARGE_RIVALS]
-        seeds = scale.every_seed[: scale.large_seeds]
-        yield "large simulation", partial(compare, rivals, WIDTHS, scale.large_jobs, seeds, hosts=30)
+        seeds, both = scale.every_seed[: scale.large_seeds], (FFT, RANKED)
+        for name, trace in EMPTIER_PARTS.items():
+            names = (*both, SHORTEST)
+            yield name, partial(compare, names, TRACES[trace], scale.jobs, seeds[:1], bed=EMPTIER)
+        large = partial(compare, widths=WIDTHS, jobs=scale.large_jobs, hosts=30)
+        yield LARGE_PART, partial(large, [*both, *LARGE_RIVALS], seeds=seeds)
+        yield LARGE_SCATTERED_PART, partial(large, [*both, *LARGE_SCATTERED], seeds=seeds)
+        yield LARGE_CROWDED_PART, partial(large, [*both, *LARGE_CROWDED], seeds=seeds[:1], bed=CROWDED)
+        for name, bed in SIMULATED_BEDS.items():
+            yield name, partial(compare, [*both, *SIMULATED_RIVALS], WIDTHS, scale.jobs, seeds[:1], bed=bed)
 
 
 def compare(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.arrays import FloatArray
+from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.random import stream
@@ -40,6 +40,8 @@ class Bed:
 
     load: float  # of the pooled GPUs, as in traces/load.py
     shortest_s: float  # the shortest job, at the mean rate over types
+    language: float | None = None  # the share of jobs that train GPT or OPT models; None: as many as of any other model
+    within: float | None = None  # the longest job / the shortest one; None: Philly-like
 
 
 FITTED = Bed(load=1.0, shortest_s=60.0)  # docs/decisions/0144
@@ -66,6 +68,8 @@ MODELS = (
     Family({"gpt2-m": 355e6, "gpt2-l": 774e6}, (4, 8), (2.25, 2.25), (3.2, 3.2), 16),
     Family({"opt-2.7b": 2.7e9, "opt-6.7b": 6.7e9}, (4, 8), (1.6, 1.6), (3.2, 3.2), 16),
 )
+
+LANGUAGE_MODELS = ("gpt", "opt")  # how the names of the models in question begin
 
 
 def paper_cluster(hosts: int = 3) -> Cluster:
@@ -105,11 +109,11 @@ def workload(
     for label in profile.models:
         by_model.setdefault(label.split("@")[0], []).append(label)
     names = list(by_model)
-    labels = [str(random.choice(sorted(by_model[names[k]]))) for k in random.integers(0, len(names), jobs)]
+    labels = [str(random.choice(sorted(by_model[names[k]]))) for k in _models(random, names, jobs, bed.language)]
     width = np.array([int(label.split("@")[1]) for label in labels])  # j
     span_s = DAYS_S * (jobs / JOBS) * (36 / cluster.total_gpus)
     arrival_s = np.sort(random.uniform(0.0, span_s, jobs))
-    drawn_s = np.minimum(philly_durations(random, jobs), LONGEST_S)
+    drawn_s = _durations(random, jobs, bed.within)
     gpu_s = bed.load * cluster.total_gpus * span_s
     duration_s = _scaled(drawn_s, width, gpu_s, bed.shortest_s)  # j  at the mean rate over types
     rates = TableEstimator(profile, cluster)
@@ -120,6 +124,22 @@ def workload(
         steps = float(duration_s[i]) / step_s
         specs.append(JobSpec(f"job-{i:05d}", "all", label, float(arrival_s[i]), int(width[i]), steps))
     return Trace(tuple(specs), f"fft-{seed}", "generated"), profile
+
+
+def _models(random: np.random.Generator, names: Sequence[str], jobs: int, language: float | None) -> IntArray:
+    """The place of every job's model in `names`: evenly drawn, or with a given share of GPT and OPT models."""
+    if language is None:
+        return random.integers(0, len(names), jobs)
+    large = np.array([name.startswith(LANGUAGE_MODELS) for name in names])
+    share = np.where(large, language / large.sum(), (1.0 - language) / (~large).sum())
+    return random.choice(len(names), jobs, p=share)
+
+
+def _durations(random: np.random.Generator, jobs: int, within: float | None) -> FloatArray:
+    """Durations in seconds before they are scaled to the load."""
+    if within is None:
+        return np.minimum(philly_durations(random, jobs), LONGEST_S)
+    return LONGEST_S * np.exp(random.uniform(-np.log(within), 0.0, jobs))
 
 
 def _scaled(drawn_s: FloatArray, width: np.ndarray, gpu_s: float, shortest_s: float) -> FloatArray:

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.studies.papers import verdicts
-from fairlead.studies.papers.causes import Explanation, cause_of
+from fairlead.studies.papers.causes import TestedCause, cause_of
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.hops.experiment import (
     CALIBRATION,
     FORMS,
     HOPS,
+    ONE_GPU,
+    ONE_GPU_SEEDS,
     OURS,
     PAPER,
     QUICK,
     RIVALS,
     SLOW_HOPS,
+    WHOLE_NODES,
     HopsScale,
     Part,
 )
@@ -37,9 +40,11 @@ Gains are computed for each seed. Idle GPUs are counted after every decision tha
 ratio. `hops` is the paper's system, `hops-late` ours (docs/decisions/0042-hops-serves-the-late.md); both have columns, and
 `hops` is judged. Several plans per round are an idea of Hops, so Sia and Gavel decide once per round. The paper does not
 describe how it places their gangs: packed on as few nodes as possible, scattered without regard to nodes, or on one node only
-(a gang waits until it fits on the fewest nodes that can hold it). "Refilled" also gives the packed baselines decisions inside
+(a gang waits until it fits on the fewest nodes that can hold it). Sia's own paper gives a gang that is wider than a node
+whole nodes; this is a candidate for Sia, and for Gavel a test of an explanation. "Refilled" also gives the packed baselines decisions inside
 rounds, like Hops. "Slow network" is a world in which gangs on several nodes lose more, with a scattered baseline. These two
-are not candidates for the paper's baseline; they test explanations."""
+are not candidates for the paper's baseline; they test explanations. So does "one GPU allowed": Hops against Sia on whole
+nodes, where every job may also run on a single GPU."""
 
 NUMBERS = {
     "makespan_h": "makespan, h",
@@ -50,6 +55,7 @@ NUMBERS = {
     "max_ftf": "max FTF",
     "decision_s": "slowest decision, CPU s",
 }
+FORM_DISTANCES = "how far each form of a baseline is from the paper's numbers of it"
 REFILLED, SLOW_NETWORK = "refilled", "slow network"  # for comparison; the paper's baselines decide once per round
 FITTED = {
     "64 GPUs": ("makespan_h", "jct_h", "wait_h", "max_lr"),
@@ -108,15 +114,40 @@ METRICS = (
 
 def study(scale: HopsScale, parts: dict[str, Part]) -> Study:
     tables = []
-    for name, part in parts.items():
+    for name, part in _joined(parts).items():
         title, seeds = _title(name, scale), seeds_of(_seeds(name, scale))
         if name.endswith("calibration"):
             tables.append(_calibration(name, part))
             continue
         if name in PAPER:
-            tables += [_against(f"{title}: Hops against {rival}", seeds, part, rival, PAPER[name]) for rival in RIVALS]
+            first = f'{seeds}; "{ONE_GPU}": the first {ONE_GPU_SEEDS[name]}' if f"{HOPS}, {ONE_GPU}" in part else seeds
+            tables += [_against(f"{title}: Hops against {rival}", first, part, rival, PAPER[name]) for rival in RIVALS]
+            tables.append(_form_distances(f"{title}: {FORM_DISTANCES}", seeds, part, PAPER[name]))
         tables.append(Table(title, seeds, tuple(part), _numbers(name, part)))
     return Study("hops", "Hops (SoCC 2024)", scale == QUICK, WORLD, READING, tuple(tables), REMARKS)
+
+
+def _joined(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts, with the forms that were measured as parts of their own next to the others."""
+    joined: dict[str, Part] = {}
+    for name, part in parts.items():
+        setting, _, form = name.partition(", ")
+        if form in (WHOLE_NODES, ONE_GPU):
+            joined[setting] = {**joined.get(setting, {}), **part}
+        else:
+            joined[name] = {**part, **joined.get(name, {})}
+    return joined
+
+
+def _form_distances(title: str, seeds: str, part: Part, paper: Mapping[str, Mapping[str, float]]) -> Table:
+    """How far each form of a baseline is from the paper's numbers of that baseline; Hops does not enter."""
+    forms = [form for form in (*FORMS, WHOLE_NODES) if any(f"{rival}, {form}" in part for rival in RIVALS)]
+    rows = []
+    for rival in RIVALS:
+        runs = {form: part.get(f"{rival}, {form}") for form in forms}
+        cells = (number(_distance(run, paper[rival], tuple(paper[rival]))) if run else "-" for run in runs.values())
+        rows.append(Claim(rival, "", tuple(cells)))
+    return Table(title, f"{seeds}; mean of |ln(ours / paper)|", tuple(forms), tuple(rows))
 
 
 # ---- Hops compared with its baselines --------------------------------------------------------------------------------
@@ -124,12 +155,13 @@ def study(scale: HopsScale, parts: dict[str, Part]) -> Study:
 
 def _against(title: str, seeds: str, part: Part, rival: str, paper: Mapping[str, Mapping[str, float]]) -> Table:
     forms = _forms(part, rival)
-    columns = (*forms, *(_ours(form) for form in forms if form != SLOW_NETWORK))
+    one_gpu = (ONE_GPU,) if rival == "sia" and f"{HOPS}, {ONE_GPU}" in part else ()
+    columns = (*forms, *(_ours(form) for form in forms if form != SLOW_NETWORK), *one_gpu)
     return Table(title, seeds, columns, tuple(_gain(part, rival, metric, paper) for metric in METRICS))
 
 
 def _forms(part: Part, rival: str) -> tuple[str, ...]:
-    return tuple(form for form in FORMS if f"{rival}, {form}" in part)
+    return tuple(form for form in (*FORMS, WHOLE_NODES) if f"{rival}, {form}" in part)
 
 
 def _ours(form: str) -> str:
@@ -141,6 +173,8 @@ def _gain(part: Part, rival: str, metric: GainMetric, paper: Mapping[str, Mappin
     system = {SLOW_NETWORK: SLOW_HOPS}
     ours = {form: _by_seed(part, system.get(form, HOPS), f"{rival}, {form}", metric) for form in _forms(part, rival)}
     late = {_ours(form): _by_seed(part, OURS, f"{rival}, {form}", metric) for form in ours if form != SLOW_NETWORK}
+    if rival == "sia" and f"{HOPS}, {ONE_GPU}" in part:
+        late[ONE_GPU] = _by_seed(part, f"{HOPS}, {ONE_GPU}", f"sia, {ONE_GPU}", metric)
     cells = tuple(metric.shown(values) for values in (*ours.values(), *late.values()))
     if metric.key not in paper[HOPS]:
         return Claim(metric.claim, "", cells)
@@ -149,7 +183,7 @@ def _gain(part: Part, rival: str, metric: GainMetric, paper: Mapping[str, Mappin
     judged = {
         form: verdicts.gain([ours[form]], claimed, metric.nothing)
         for form in ours
-        if form not in (REFILLED, SLOW_NETWORK)
+        if form not in (REFILLED, SLOW_NETWORK) and (form != WHOLE_NODES or rival == "sia")
     }
     verdict = verdicts.against(judged)
     causes = _causes({**ours, **late}, claimed) if verdict.is_below else ()
@@ -161,12 +195,14 @@ def _by_seed(part: Part, system: str, rival: str, metric: GainMetric) -> SeedSpr
     return spread([metric.gain(*pair) for pair in pairs])
 
 
-def _causes(ours: Mapping[str, SeedSpread], claimed: float) -> tuple[Explanation, ...]:
+def _causes(ours: Mapping[str, SeedSpread], claimed: float) -> tuple[TestedCause, ...]:
     """The possible causes, the one that accounts for most first."""
     texts = {
         "scattered": "our packed baseline is stronger than the paper's may have been",
         SLOW_NETWORK: "nodes matter too little: a gang on several nodes keeps 60 to 95 % of its rate here",
         "one node": "our packed baseline may spread a gang rather than wait",
+        WHOLE_NODES: "our packed baseline puts other jobs next to gangs that are wider than a node",
+        ONE_GPU: "our baseline packs too well, and the narrowest waiting jobs are wider than the last fragments",
         _ours("scattered"): "the printed weights leave late jobs behind faster ones",
     }
     causes = [
@@ -197,7 +233,7 @@ def _numbers(name: str, part: Part) -> tuple[Claim, ...]:
 
 def _idle(text: str, cells: tuple[str, ...], ours: Mapping[str, SeedSpread]) -> Claim:
     verdict = verdicts.at_most([ours[HOPS]], IDLE_LIMIT)
-    causes: tuple[Explanation, ...] = ()
+    causes: tuple[TestedCause, ...] = ()
     if verdict.is_below:
         cause = "GPUs that fit no waiting job stay idle, because the printed program does not widen jobs that run"
         causes = (cause_of(cause, OURS, ours[HOPS], ours[OURS], IDLE_LIMIT),)

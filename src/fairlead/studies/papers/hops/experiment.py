@@ -137,6 +137,16 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 SLOW_HOPS = "hops, slow network"
 BASELINES = {f"{name}, {form}": Variant(name, **how) for name in RIVALS for form, how in FORMS.items()}
+# Sia gives a gang that is wider than a node nodes of its own (SOSP 2023). Measured as a part of its own.
+WHOLE_NODES = "whole nodes"
+ON_WHOLE_NODES = {f"{name}, {WHOLE_NODES}": Variant(name, when=When.ROUNDS, placer="whole") for name in RIVALS}
+# In a world in which every job may also run on a single GPU, so that fragments can be used; on fewer seeds.
+ONE_GPU = "one GPU allowed"
+WITH_ONE_GPU = {
+    f"{HOPS}, {ONE_GPU}": SYSTEMS[HOPS],
+    f"sia, {ONE_GPU}": ON_WHOLE_NODES[f"sia, {WHOLE_NODES}"],
+}
+ONE_GPU_SEEDS = {"64 GPUs": 3, "512 GPUs": 1}
 COMPARED = {**SYSTEMS, **BASELINES, SLOW_HOPS: replace(SYSTEMS[HOPS], network=SLOW)}
 ABLATION = {
     "hops, rounds only": Variant(HOPS, Sensing.SERVERS, when=When.ROUNDS),
@@ -184,6 +194,11 @@ def reproduce(scale: HopsScale) -> Iterator[tuple[str, Callable[[], Part]]]:
         yield "512 GPUs, priorities", partial(compare, by_priority, many)
         sensed = [_large(seed, JOBS["512 GPUs"], SENSED_JOBS, SENSED_PER_H) for seed in scale.large]
         yield "512 GPUs, sensing", partial(compare, SENSING, sensed, SENSED_FACTOR)
+        yield f"64 GPUs, {WHOLE_NODES}", partial(compare, ON_WHOLE_NODES, few)
+        yield f"512 GPUs, {WHOLE_NODES}", partial(compare, ON_WHOLE_NODES, many)
+        for setting, cases in (("64 GPUs", few), ("512 GPUs", many)):
+            narrower = [_with_one_gpu(case) for case in cases[: ONE_GPU_SEEDS[setting]]]
+            yield f"{setting}, {ONE_GPU}", partial(compare, WITH_ONE_GPU, narrower)
     for rate in scale.arrivals_per_h:
         faster = [_large(seed, JOBS["512 GPUs"], scale.large_jobs, rate) for seed in scale.large]
         yield f"512 GPUs, {rate:g} jobs/h", partial(compare, {name: COMPARED[name] for name in AT_OTHER_RATES}, faster)
@@ -212,6 +227,12 @@ def _small(seed: int, mix: HopsJobs) -> Case:
 
 def _large(seed: int, mix: HopsJobs, jobs: int, arrivals_per_h: float = 100.0) -> Case:
     return large_cluster(), workload(seed, jobs, arrivals_per_h, mix), seed
+
+
+def _with_one_gpu(case: Case) -> Case:
+    cluster, trace, seed = case
+    jobs = tuple(replace(spec, widths=tuple(sorted({1, *spec.widths}))) for spec in trace.jobs)
+    return cluster, replace(trace, jobs=jobs), seed
 
 
 def small_cluster() -> Cluster:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead.studies.papers import verdicts
-from fairlead.studies.papers.causes import Explanation, cause_of
+from fairlead.studies.papers.causes import TestedCause, cause_of
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.oef.experiment import AMONG, COOP, LIE, NO_LIE, QUICK, STATIC, OefScale, scattered
 from fairlead.studies.papers.spread import SeedSpread
@@ -85,7 +85,7 @@ def _throughput(policy: str, parts: dict[str, Any]) -> Claim:
     ours = {ALONE: alone, **_candidates(policy, parts, "coop_throughput_gain")}
     slow = _on_slow_network(policy, parts, "coop_throughput_gain")
     verdict = verdicts.against({name: verdicts.up_to([values], THROUGHPUT, 0.0) for name, values in ours.items()})
-    causes: tuple[Explanation, ...] = ()
+    causes: tuple[TestedCause, ...] = ()
     if verdict.is_below:
         best = max(ours.values(), key=lambda values: values.high)
         texts = {
@@ -104,7 +104,7 @@ def _jct(policy: str, parts: dict[str, Any]) -> Claim:
     ours = _candidates(policy, parts, "coop_jct_reduction")
     slow = _on_slow_network(policy, parts, "coop_jct_reduction")
     verdict = verdicts.against({name: verdicts.gain([values], JCT[0], 0.0) for name, values in ours.items()})
-    causes: tuple[Explanation, ...] = ()
+    causes: tuple[TestedCause, ...] = ()
     if not all(word in (VerdictWord.REACHED, VerdictWord.MORE, VerdictWord.ALIKE) for _, word in verdict.against):
         text = (
             "a baseline that knows types and is packed as well as OEF is close to it; what the run adds is the packing"

@@ -16,7 +16,7 @@ import numpy as np
 
 from fairlead.model.allocation import Level
 from fairlead.model.arrays import FloatArray
-from fairlead.model.cluster import NodeGroup, build_cluster
+from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
 from fairlead.model.jobs import JobSpec
 from fairlead.numerics.fairness import audit, gain_by_lying, normalise
 from fairlead.numerics.random import stream
@@ -286,11 +286,11 @@ def _policies() -> dict[str, Policy]:
 def _run(
     seed: int, jobs: int, policy: str, setting: str, *, packed: bool = True, lie: float | None = None
 ) -> dict[str, float]:
-    trace, profile = _workload(seed, jobs, SETTINGS[setting])
+    trace, profile = workload(seed, jobs, SETTINGS[setting])
     last_s = trace.jobs[-1].arrival_s
     done: list[float] = []
     believed = _with_lie(profile, LIAR, lie) if lie else None
-    cluster = build_cluster([NodeGroup(2, gpu, 4) for gpu in TYPES])
+    cluster = bed()
     settings = Settings(ROUND_S, placer="pack" if packed else "scatter")
     setup = Setup(cluster, trace, profile, _policies()[policy], settings, restart_s=RESTART_S, believed=believed)
 
@@ -315,7 +315,12 @@ def _run(
     }
 
 
-def _workload(seed: int, jobs: int, setting: OefSetting) -> tuple[Trace, Profile]:
+def bed() -> Cluster:
+    """Two nodes with four GPUs of each type."""
+    return build_cluster([NodeGroup(2, gpu, 4) for gpu in TYPES])
+
+
+def workload(seed: int, jobs: int, setting: OefSetting) -> tuple[Trace, Profile]:
     """Tenants with one model each (a quarter with two), Philly-like durations limited to 12 h, Poisson arrivals.
 
     The model names include the tenant, so that one tenant's claims can differ from another's.

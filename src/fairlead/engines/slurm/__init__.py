@@ -1,0 +1,1 @@
+"""Slurm: reading what its commands print, and running leases as its jobs."""
