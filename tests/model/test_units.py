@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.model.errors import InputError
-from fairlead.model.units import format_bytes, format_duration, parse_bytes, parse_duration, parse_memory
+from fairlead.model.units import (
+    format_bytes,
+    format_duration,
+    format_number,
+    parse_bytes,
+    parse_duration,
+    parse_memory,
+)
 
 
 @pytest.mark.parametrize(
@@ -95,3 +102,11 @@ def test_memory_that_is_none_is_refused(text: str | float) -> None:
 def test_a_formatted_size_has_its_largest_unit(count: int, unit: str) -> None:
     size = count * 1024 ** ["bytes", "KiB", "MiB", "GiB", "TiB"].index(unit)
     assert format_bytes(size) == (f"{count} {unit}" if count and unit != "bytes" else f"{size} bytes")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.0, "0"), (0.01234, "0.0123"), (8.71e-5, "0.0000871"), (999.7, "1,000"), (45678.2, "45,678")],
+)
+def test_numbers_have_significant_digits_and_never_an_exponent(value: float | None, text: str) -> None:
+    assert format_number(value) == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 from fairlead.model.errors import InputError
 
@@ -88,7 +89,11 @@ def format_duration(seconds: float | None) -> str:
 
 def format_number(value: float | None, digits: int = 3) -> str:
     """The number with `digits` significant digits, or whole with separators: `0.0123`, `45,678`; a dash for None."""
-    return "-" if value is None else f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if value is None:
+        return "-"
+    if not abs(value) < 1000:
+        return f"{value:,.0f}"
+    return f"{Decimal(f'{value:.{digits}g}'):,f}"  # never with an exponent, such as 8.7e-05 or 1e+03
 
 
 def parse_whole(text: str, what: str) -> int:
