@@ -256,4 +256,6 @@ def _knows_lengths(name: str) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    from benchmarks.contest import main as run  # by this name the processes of the pool find `run_one`
+
+    run()
