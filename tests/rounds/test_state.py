@@ -24,6 +24,7 @@ from fairlead.model.events import (
     TenantSet,
 )
 from fairlead.policies import ROUND_POLICIES
+from fairlead.rounds.columns import COLUMNS
 from fairlead.rounds.look import look
 
 ONE = np.array([0])
@@ -56,6 +57,25 @@ def test_service_is_counted_in_gpu_seconds_over_all_runs() -> None:
 
     assert state.attained_at(ONE, 55.0).tolist() == [60.0]
     assert state.ran_at(ONE, 55.0).tolist() == [15.0]
+
+
+def test_jobs_that_end_one_by_one_leave_the_state_of_jobs_that_end_together() -> None:
+    together, apart = (Scene([job("a", 2), job("b", 4)], "v100:8x4").state() for _ in range(2))
+    for state in (together, apart):
+        start(state, "a", ((0, 2),), 0.0)
+        start(state, "b", ((0, 2), (1, 2)), 3.0)  # on two nodes
+        state.resume_s[:2] = 5.0, 40.0  # the second has not restored its state when it ends
+        state.restart_gpu_s[:2] = 10.0, 148.0
+
+    together.fold(Finished(20.0, np.array([0, 1]), np.array([7.0, 9.0])))
+    apart.fold(Finished(20.0, np.array([0]), np.array([7.0])))
+    apart.fold(Finished(20.0, np.array([1]), np.array([9.0])))
+
+    for name in COLUMNS:
+        np.testing.assert_array_equal(getattr(apart, name), getattr(together, name), err_msg=name)
+    assert apart.node_free.tolist() == together.node_free.tolist() == apart.cluster.node_gpus.tolist()
+    assert (apart.busy_gpus, apart.running, apart.spots) == (together.busy_gpus, together.running, together.spots)
+    assert together.restart_gpu_s[:2].tolist() == [10.0, 68.0]
 
 
 def test_a_job_migrates_only_from_a_spot_on_which_it_ran() -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from fairlead.model.cluster import Cluster
+    from fairlead.rates.profile import Profile
 
 Parameters = Mapping[str, Any] | Sequence[str]  # {"kappa": 2}, or words such as "kappa=2"
 SLICES = 160  # of a timeline
@@ -135,7 +136,7 @@ def _simulate_whole(
     profile = reading.profile()
     setup = rules.setup(
         read_cluster(cluster, alias=reading.alias),
-        _workload(trace, reading, given, seed),
+        _workload(trace, reading, given, profile, seed),
         profile,
         chosen.with_parameters(param if isinstance(param, Mapping) else parse_parameters(param, chosen)),
         seed,
@@ -151,9 +152,9 @@ def _simulate_whole(
     return SimulatedRun(setup, result, skipped, path, None if path is None else _mark(path))
 
 
-def _workload(trace: Trace | File, reading: Reading, given: Mapping[str, Any], seed: int) -> Trace:
+def _workload(trace: Trace | File, reading: Reading, given: Mapping[str, Any], profile: Profile, seed: int) -> Trace:
     if not isinstance(trace, Trace):
-        return reading.read(trace, reading.profile(), seed)
+        return reading.read(trace, profile, seed)
     refuse_reading(given)
     return trace
 

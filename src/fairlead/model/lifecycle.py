@@ -10,7 +10,7 @@ from fairlead.model.arrays import IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.phases import ENDED, HAS_GPUS, Phase
 
-__all__ = ["ENDED", "HAS_GPUS", "Phase", "Step", "TABLE", "advance"]
+__all__ = ["ENDED", "HAS_GPUS", "Phase", "Step", "TABLE", "advance", "advance_one"]
 
 
 class Step(IntEnum):
@@ -67,6 +67,7 @@ TABLE: dict[tuple[Phase, Step], Phase] = {
 _NEXT = np.full((len(Step), len(Phase)), -1, dtype=np.int64)
 for (_phase, _step), _after in TABLE.items():
     _NEXT[_step, _phase] = _after
+_NEXT_OF: list[list[int]] = _NEXT.tolist()
 
 
 def advance(phases: IntArray, step: Step) -> IntArray:
@@ -76,3 +77,8 @@ def advance(phases: IntArray, step: Step) -> IntArray:
         bad = Phase(int(phases[int(after.argmin())]))
         raise BrokenInvariantError(f"a job that is {bad.name} cannot take the step {step.name}")
     return after
+
+
+def advance_one(phase: int, step: Step) -> int:
+    """The same for one job, several times as fast as for a column of one; -1 if there is no such step."""
+    return _NEXT_OF[step][phase]

@@ -71,8 +71,9 @@ def charge_restarts(state: State, jobs: IntArray, resume_s: FloatArray) -> None:
 
 def refund_restarts(state: State, jobs: IntArray, time_s: float) -> None:
     """Jobs that give their GPUs back before they work again were charged for time that others use."""
-    early_s = np.maximum(state.resume_s[jobs] - time_s, 0.0)
-    if early_s.any():
+    resume_s = state.resume_s[jobs]
+    if (resume_s > time_s).any():
+        early_s = np.maximum(resume_s - time_s, 0.0)
         charge = np.minimum(state.held_gpus[jobs] * early_s, state.restart_gpu_s[jobs])
         state.restart_gpu_s[jobs] -= charge
 

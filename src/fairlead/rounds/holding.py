@@ -54,6 +54,9 @@ def occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float)
 
 
 def release(state: State, jobs: IntArray, time_s: float) -> None:
+    if len(jobs) == 1:
+        _release_one(state, int(jobs[0]), time_s)
+        return
     held = jobs[state.held_gpus[jobs] > 0]
     if not held.size:
         return
@@ -73,3 +76,23 @@ def release(state: State, jobs: IntArray, time_s: float) -> None:
         state.spots[j] = NOWHERE
         if state.spread_rate:
             forget_spread(state, j)
+
+
+def _release_one(state: State, j: int, time_s: float) -> None:
+    """The same for one job, as when it ends: most releases are of one, and columns of one are slow."""
+    gpus, held_s = int(state.held_gpus[j]), time_s - float(state.since_s[j])
+    if not gpus:
+        return
+    state.attained_gpu_s[j] += gpus * held_s
+    state.run_s[j] += held_s
+    if state.resume_s[j] > time_s:
+        refund_restarts(state, np.array([j]), time_s)
+    state.since_s[j] = math.inf
+    state.busy_gpus -= gpus
+    state.running -= 1
+    state.held_gpus[j] = state.held_nodes[j] = 0
+    state.held_type[j] = NO_TYPE
+    state.nodes.give_back([state.spots[j]])
+    state.spots[j] = NOWHERE
+    if state.spread_rate:
+        forget_spread(state, j)

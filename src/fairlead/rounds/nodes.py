@@ -104,6 +104,10 @@ class Nodes:
         self._count()
 
     def _add_free(self, spots: Sequence[Spot], sign: int) -> None:
+        if len(spots) == 1:  # a job ends by itself: single numbers are faster than columns of one
+            for node, count in spots[0]:
+                self.free[node] += sign * count
+            return
         nodes, counts = np.array(list(chain.from_iterable(spots))).T
         np.add.at(self.free, nodes, sign * counts)
 

@@ -51,16 +51,19 @@ _EVENTS: dict[str, type[ev.Event]] = {
 _NAMES = {kind: name for name, kind in _EVENTS.items()}
 # Fields that are omitted where they have the default of their event.
 _OPTIONAL = ("measured", "unfit", "reason", "setbacks", "again_s", "instead_of")
+_SPEC = tuple(field.name for field in fields(JobSpec))
+_FIELDS = {kind: tuple((field.name, field.default) for field in fields(kind)) for kind in _NAMES}
+_LINES = json.JSONEncoder(separators=(",", ":"), allow_nan=False)  # `json.dumps` would make one for every line
 _FLOATS = ("rate", "samples", "cost_s", "resume_s", "part", "gpus")
 
 
 def to_line(record: dict[str, Any]) -> str:
-    return json.dumps(record, separators=(",", ":"), allow_nan=False)
+    return _LINES.encode(record)
 
 
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
     """The description of a job; the last fields only where they are set, which is rare."""
-    record = asdict(spec)
+    record = {name: getattr(spec, name) for name in _SPEC}  # its values are plain, so nothing needs a copy
     for name in ("nodes", "run_limit_s"):
         if record[name] is None:
             del record[name]
@@ -99,21 +102,21 @@ class Records:
         if isinstance(record, ev.NodeAdded):
             self._meet_node(record.name)
         row: dict[str, Any] = {"event": _NAMES[type(record)]}
-        for field in fields(record):
-            value = getattr(record, field.name)
-            if field.name in _OPTIONAL and value == field.default:
+        for name, default in _FIELDS[type(record)]:
+            value = getattr(record, name)
+            if name in _OPTIONAL and value == default:
                 continue
-            if field.name == "jobs":
+            if name == "jobs":
                 value = self._names(value)
-            elif field.name == "node":
+            elif name == "node":
                 value = self._nodes[value]
-            elif field.name == "quotas":
+            elif name == "quotas":
                 value = [asdict(quota) for quota in value]
-            elif field.name == "limits":
+            elif name == "limits":
                 value = asdict(value)
             elif isinstance(value, np.ndarray):
                 value = value.tolist()
-            row[field.name] = value
+            row[name] = value
         if isinstance(record, ev.Forgotten):
             self._forget(record.jobs)
         return row

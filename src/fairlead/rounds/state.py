@@ -19,7 +19,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.decision import Cause, Decision
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.jobs import JobSpec
-from fairlead.model.lifecycle import Phase, Step, advance
+from fairlead.model.lifecycle import Phase, Step, advance, advance_one
 from fairlead.model.outcomes import Reason
 from fairlead.model.pre_emption import Charge
 from fairlead.model.quotas import Quota, Quotas, quota_table
@@ -418,6 +418,11 @@ class State:
     # ---- shared by the folds ---------------------------------------------------------------------------------------
 
     def step(self, jobs: IntArray, step: Step) -> None:
+        if jobs.size == 1:
+            after = advance_one(int(self.phase[jobs[0]]), step)
+            if after >= 0:
+                self.phase[jobs[0]] = after
+                return
         if jobs.size:
             try:
                 self.phase[jobs] = advance(self.phase[jobs], step)
