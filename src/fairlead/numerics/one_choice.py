@@ -1,0 +1,159 @@
+"""Linear programs in which every job takes at most one of its choices and few rows are shared by all jobs.
+
+    min  sum_c cost_c x_c    s.t.  sum_{c of j} x_c <= 1                 every job j
+                                   low_r <= sum_c a_rc x_c <= high_r     every shared row r,     x >= 0
+
+At the optimal prices of the shared rows nearly every job has one choice that is clearly the best, because an optimal
+vertex divides at most as many jobs as there are shared rows. So most of the program is decided by good prices:
+
+1. Prices are estimated by the same program for every fourth job on a quarter of the resources.
+2. A job with a single choice near its best, at these prices, takes it. The other jobs, with the choices that are near
+   their best, share what is left in a small program.
+3. If a choice that was left out is better at the prices of that program, it is added, and the program is solved again.
+   If there is none, the solution is optimal for the whole program: it is feasible, no choice has a negative reduced
+   cost, and the choices that were taken for certain are the best ones of their jobs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.numerics.solve import TOLERANCE, Limit, LinearProgram, Optimal, Outcome, TimeLimit, solve
+
+SMALL = 1_500  # choices: a program with fewer is solved at once
+SAMPLE = 4  # one of this many jobs is in the program that estimates prices
+NEAR = 400  # choices other than the best one of their job that are near it at first
+MORE = 2  # times as many if the jobs that took their choice need more than there is
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChoiceProgram:
+    """The program above. The entries of choice c are amount[start[c]:start[c+1]] in rows row[start[c]:start[c+1]]."""
+
+    job: IntArray  # c  from 0
+    cost: FloatArray  # c
+    start: IntArray  # c + 1
+    row: IntArray  # entries
+    amount: FloatArray  # entries
+    low: FloatArray  # r
+    high: FloatArray  # r
+
+    def part(self, columns: IntArray, low: FloatArray, high: FloatArray) -> ChoiceProgram:
+        """These choices alone, with other bounds; jobs are renumbered."""
+        count = np.diff(self.start)[columns]
+        start = np.append(0, np.cumsum(count))
+        entries = np.arange(start[-1]) + np.repeat(self.start[columns] - start[:-1], count)
+        _, job = np.unique(self.job[columns], return_inverse=True)
+        return ChoiceProgram(
+            job.reshape(-1), self.cost[columns], start, self.row[entries], self.amount[entries], low, high
+        )
+
+    def net(self, price: FloatArray) -> FloatArray:
+        """c  the cost of a choice and of what it uses, at these prices."""
+        column = np.repeat(np.arange(len(self.cost)), np.diff(self.start))
+        return np.asarray(self.cost - np.bincount(column, self.amount * price[self.row], len(self.cost)))
+
+    def used(self, x: FloatArray) -> FloatArray:
+        """r"""
+        return np.bincount(self.row, self.amount * np.repeat(x, np.diff(self.start)), len(self.high))
+
+    def linear(self) -> LinearProgram:
+        """Rows: one per job, then the shared ones."""
+        choices, jobs = len(self.cost), int(self.job.max(initial=-1)) + 1
+        return LinearProgram(
+            cost=self.cost,
+            low=np.zeros(choices),
+            high=np.ones(choices),  # a job's row says the same, but bounds on both sides are faster to start from
+            row_low=np.concatenate((np.full(jobs, -np.inf), self.low)),
+            row_high=np.concatenate((np.ones(jobs), self.high)),
+            start=self.start + np.arange(choices + 1),
+            index=np.insert(jobs + self.row, self.start[1:], self.job),
+            value=np.insert(self.amount, self.start[1:], 1.0),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """An optimal vertex and its prices."""
+
+    x: FloatArray  # c
+    objective: float
+    price: FloatArray  # r  growth of the minimum per unit of the row's binding bound: at most 0 for an upper one
+
+
+def choose(program: ChoiceProgram, limit: Limit) -> Chosen | None:
+    """The optimum; None if the program has no solution or a solve reached its limit."""
+    if len(program.cost) <= SMALL:
+        outcome = _solved(program, limit)
+        return outcome if isinstance(outcome, Chosen) else None
+    estimate = choose(_sample(program), limit)
+    return _refined(program, np.zeros(len(program.high)) if estimate is None else estimate.price, limit)
+
+
+def _sample(program: ChoiceProgram) -> ChoiceProgram:
+    """Every fourth job, in the order of their cheapest choices, on a quarter of the resources."""
+    cheapest = _least(program, program.cost, np.inf)
+    inside = np.zeros(len(cheapest), dtype=np.bool_)
+    inside[np.argsort(cheapest, kind="stable")[SAMPLE // 2 :: SAMPLE]] = True
+    return program.part(np.flatnonzero(inside[program.job]), program.low / SAMPLE, program.high / SAMPLE)
+
+
+def _refined(program: ChoiceProgram, price: FloatArray, limit: Limit) -> Chosen | None:
+    """The optimum, found from an estimate of the prices."""
+    job, net = program.job, program.net(price)
+    best = _least(program, net, 0.0)  # j  waiting costs nothing
+    above = net - best[job]  # c  how much worse a choice is than the best of its job
+    every, near = len(best) + len(above), NEAR
+    inside = np.zeros(len(net), dtype=np.bool_)  # c  choices that may be taken
+    waits = np.zeros(len(best), dtype=np.bool_)  # j  jobs that may wait
+    while True:
+        most = np.sort(np.concatenate((above, -best)))[min(len(best) + near, every) - 1]
+        inside |= above <= most
+        waits |= -best <= most
+        while True:
+            open_ = np.bincount(job, inside, len(best)) + waits > 1  # j
+            sure, shared = inside & ~open_[job], np.flatnonzero(inside & open_[job])
+            used = program.used(sure.astype(np.float64))
+            solved = _solved(program.part(shared, program.low - used, program.high - used), limit)
+            if not isinstance(solved, Chosen):
+                break
+            net = program.net(solved.price)
+            least = _least(program, np.where(inside, net, np.inf), np.inf)  # j  of the choices that may be taken
+            alone = np.where(waits | open_, np.minimum(least, 0.0), least)
+            gain = np.where(inside, 0.0, alone[job] - net)  # c
+            wait_gain = np.where(waits | open_, 0.0, alone)  # j
+            worst = _in_place(np.concatenate((gain, wait_gain)), NEAR)
+            better = (gain > TOLERANCE) & (gain >= worst)
+            wait_better = (wait_gain > TOLERANCE) & (wait_gain >= worst)
+            if not better.any() and not wait_better.any():
+                x = sure.astype(np.float64)
+                x[shared] = solved.x
+                return Chosen(x, float(program.cost @ x), solved.price)
+            inside |= better
+            waits |= wait_better
+        if isinstance(solved, TimeLimit) or near >= every:
+            return None
+        near *= MORE
+
+
+def _in_place(values: FloatArray, place: int) -> float:
+    """The value in this place when the largest one is in place 1; the smallest one if there are fewer."""
+    at = max(len(values) - place, 0)
+    return float(np.partition(values, at)[at])
+
+
+def _least(program: ChoiceProgram, cost: FloatArray, most: float) -> FloatArray:
+    """j  the smallest of these costs (c) among the job's choices, at most `most`."""
+    least = np.full(int(program.job.max(initial=-1)) + 1, most)
+    np.minimum.at(least, program.job, cost)
+    return least
+
+
+def _solved(program: ChoiceProgram, limit: Limit) -> Chosen | Outcome:
+    outcome = solve(program.linear(), limit)
+    if not isinstance(outcome, Optimal):
+        return outcome
+    return Chosen(outcome.x, outcome.objective, outcome.row_dual[len(outcome.row_dual) - len(program.high) :])
