@@ -21,12 +21,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.numerics.solve import TOLERANCE, Limit, LinearProgram, Optimal, Outcome, TimeLimit, solve
+from fairlead.numerics.solve import TOLERANCE, Limit, LinearProgram, Optimal, solve
 
 SMALL = 1_500  # choices: a program with fewer is solved at once
 SAMPLE = 4  # one of this many jobs is in the program that estimates prices
-NEAR = 400  # choices other than the best one of their job that are near it at first
-MORE = 2  # times as many if the jobs that took their choice need more than there is
+BOX = 0.1  # of a price: how far it may be from its estimate at first
+LEAST_BOX = 0.2  # of the mean price: what counts as a price at least
+NEAR = 800  # choices other than the best one of their job in the first small program, if its box can be smaller
+LEAST_PART = 1e-3  # of the box at first
+GROW = 4.0  # times as far if a price is at the edge of its box
+MOST_ADDED = 400  # choices that are added at once
+MOST_SOLVES = 40  # before all of the program is solved at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +79,24 @@ class ChoiceProgram:
             value=np.insert(self.amount, self.start[1:], 1.0),
         )
 
+    def boxed(self, price: FloatArray, box: FloatArray) -> LinearProgram:
+        """The linear program in which more of a row can be bought at `price - box` and sold at `price + box`.
+
+        This keeps the prices between the two, and the program has a solution whatever jobs outside it use.
+        """
+        whole, rows = self.linear(), len(price)
+        jobs, at = len(whole.row_high) - rows, np.arange(rows)
+        return LinearProgram(
+            cost=np.concatenate((whole.cost, box - price, box + price)),
+            low=np.zeros(len(whole.cost) + 2 * rows),
+            high=np.concatenate((whole.high, np.full(2 * rows, 1.0 + float(np.abs(self.amount).sum()) + _size(self)))),
+            row_low=whole.row_low,
+            row_high=whole.row_high,
+            start=np.append(whole.start, whole.start[-1] + 1 + np.arange(2 * rows)),
+            index=np.concatenate((whole.index, jobs + at, jobs + at)),
+            value=np.concatenate((whole.value, -np.ones(rows), np.ones(rows))),
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
@@ -87,8 +110,7 @@ class Chosen:
 def choose(program: ChoiceProgram, limit: Limit) -> Chosen | None:
     """The optimum; None if the program has no solution or a solve reached its limit."""
     if len(program.cost) <= SMALL:
-        outcome = _solved(program, limit)
-        return outcome if isinstance(outcome, Chosen) else None
+        return _whole(program, limit)
     estimate = choose(_sample(program), limit)
     return _refined(program, np.zeros(len(program.high)) if estimate is None else estimate.price, limit)
 
@@ -103,46 +125,65 @@ def _sample(program: ChoiceProgram) -> ChoiceProgram:
 
 def _refined(program: ChoiceProgram, price: FloatArray, limit: Limit) -> Chosen | None:
     """The optimum, found from an estimate of the prices."""
-    job, net = program.job, program.net(price)
+    job, box = program.job, _box(program, price)
+    net = program.net(price)
     best = _least(program, net, 0.0)  # j  waiting costs nothing
     above = net - best[job]  # c  how much worse a choice is than the best of its job
-    every, near = len(best) + len(above), NEAR
-    inside = np.zeros(len(net), dtype=np.bool_)  # c  choices that may be taken
-    waits = np.zeros(len(best), dtype=np.bool_)  # j  jobs that may wait
-    while True:
-        most = np.sort(np.concatenate((above, -best)))[min(len(best) + near, every) - 1]
-        inside |= above <= most
-        waits |= -best <= most
-        while True:
-            open_ = np.bincount(job, inside, len(best)) + waits > 1  # j
-            sure, shared = inside & ~open_[job], np.flatnonzero(inside & open_[job])
-            used = program.used(sure.astype(np.float64))
-            solved = _solved(program.part(shared, program.low - used, program.high - used), limit)
-            if not isinstance(solved, Chosen):
-                break
-            net = program.net(solved.price)
-            least = _least(program, np.where(inside, net, np.inf), np.inf)  # j  of the choices that may be taken
-            alone = np.where(waits | open_, np.minimum(least, 0.0), least)
-            gain = np.where(inside, 0.0, alone[job] - net)  # c
-            wait_gain = np.where(waits | open_, 0.0, alone)  # j
-            worst = _in_place(np.concatenate((gain, wait_gain)), NEAR)
-            better = (gain > TOLERANCE) & (gain >= worst)
-            wait_better = (wait_gain > TOLERANCE) & (wait_gain >= worst)
-            if not better.any() and not wait_better.any():
-                x = sure.astype(np.float64)
-                x[shared] = solved.x
-                return Chosen(x, float(program.cost @ x), solved.price)
-            inside |= better
-            waits |= wait_better
-        if isinstance(solved, TimeLimit) or near >= every:
+    reach = program.cost - program.net(box)  # c  by how much its net cost can change inside the box
+    top = np.zeros(len(best))  # j  the same for the best choice
+    np.maximum.at(top, job[above <= 0], reach[above <= 0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The part of the box inside which a choice, or to wait, cannot become the best.
+        ratio, wait_ratio = np.nan_to_num(above / (reach + top[job])), np.nan_to_num(-best / top)
+    part = min(_in_place(-np.concatenate((ratio, wait_ratio)), len(best) + NEAR) * -1.0, 1.0)
+    box = np.maximum(part, LEAST_PART) * box
+    inside = ratio <= part  # c  choices that may be taken
+    waits = wait_ratio <= part  # j  jobs that may wait
+    for _ in range(MOST_SOLVES):
+        open_ = np.bincount(job, inside, len(best)) + waits > 1  # j
+        sure, shared = inside & ~open_[job], np.flatnonzero(inside & open_[job])
+        used = program.used(sure.astype(np.float64))
+        outcome = solve(program.part(shared, program.low - used, program.high - used).boxed(price, box), limit)
+        if not isinstance(outcome, Optimal):
             return None
-        near *= MORE
+        now = outcome.row_dual[len(outcome.row_dual) - len(price) :]
+        net = program.net(now)
+        least = _least(program, np.where(inside, net, np.inf), np.inf)  # j  of the choices that may be taken
+        alone = np.where(waits | open_, np.minimum(least, 0.0), least)
+        gain = np.where(inside, 0.0, alone[job] - net)  # c
+        wait_gain = np.where(waits | open_, 0.0, alone)  # j
+        worst = max(_in_place(np.concatenate((gain, wait_gain)), MOST_ADDED), TOLERANCE)
+        better, wait_better = gain >= worst, wait_gain >= worst
+        inside |= better
+        waits |= wait_better
+        bought = outcome.x[len(shared) :].reshape(2, -1).max(axis=0) > TOLERANCE  # r
+        if not better.any() and not wait_better.any():
+            if not bought.any():
+                x = sure.astype(np.float64)
+                x[shared] = outcome.x[: len(shared)]
+                return Chosen(x, float(program.cost @ x), now)
+            price, box = now, np.where(bought, GROW * box, box)
+    return _whole(program, limit)
+
+
+def _box(program: ChoiceProgram, price: FloatArray) -> FloatArray:
+    """r  how far the prices may be from their estimate."""
+    mean = float(np.abs(price).mean())
+    if mean == 0:
+        mean = float(np.abs(program.cost).sum() / max(float(np.abs(program.amount).sum()), 1e-300))
+    return np.asarray(BOX * np.maximum(np.abs(price), LEAST_BOX * mean))
 
 
 def _in_place(values: FloatArray, place: int) -> float:
     """The value in this place when the largest one is in place 1; the smallest one if there are fewer."""
     at = max(len(values) - place, 0)
     return float(np.partition(values, at)[at])
+
+
+def _size(program: ChoiceProgram) -> float:
+    """The sum of all finite bounds."""
+    bounds = np.concatenate((program.low, program.high))
+    return float(np.abs(bounds[np.isfinite(bounds)]).sum())
 
 
 def _least(program: ChoiceProgram, cost: FloatArray, most: float) -> FloatArray:
@@ -152,8 +193,9 @@ def _least(program: ChoiceProgram, cost: FloatArray, most: float) -> FloatArray:
     return least
 
 
-def _solved(program: ChoiceProgram, limit: Limit) -> Chosen | Outcome:
+def _whole(program: ChoiceProgram, limit: Limit) -> Chosen | None:
+    """All of it in one linear program."""
     outcome = solve(program.linear(), limit)
     if not isinstance(outcome, Optimal):
-        return outcome
+        return None
     return Chosen(outcome.x, outcome.objective, outcome.row_dual[len(outcome.row_dual) - len(program.high) :])
