@@ -11,7 +11,9 @@ from fairlead.numerics.solve import NO_LIMIT, Limit, Optimal, solve
 TINY = 1e-6
 
 
-def random_program(seed: int, jobs: int = 700, types: int = 6, *, decimals: int = 9, load: float = 3.0) -> ChoiceProgram:
+def random_program(
+    seed: int, jobs: int = 700, types: int = 6, *, decimals: int = 9, load: float = 3.0
+) -> ChoiceProgram:
     """Gangs on types, with a second row for every type; `decimals` of 0 make nearly all choices equal."""
     random = np.random.default_rng(seed)
     runs = random.random((jobs, types)) < 0.9
@@ -66,9 +68,7 @@ def test_a_common_bonus_per_unit_does_not_matter() -> None:
     """As in FFT, where every GPU in use has a bonus above all costs."""
     program = random_program(1)
     cost = -program.cost - 1e5 * program.amount[::2]
-    bonus = ChoiceProgram(
-        program.job, cost, program.start, program.row, program.amount, program.low, program.high
-    )
+    bonus = ChoiceProgram(program.job, cost, program.start, program.row, program.amount, program.low, program.high)
     assert_optimal(bonus, choose(bonus, NO_LIMIT))
 
 
@@ -76,9 +76,7 @@ def test_a_row_may_demand_that_jobs_run_although_it_costs() -> None:
     program = random_program(2)
     low = program.low.copy()
     low[:3] = program.high[:3] / 2
-    costly = ChoiceProgram(
-        program.job, -program.cost, program.start, program.row, program.amount, low, program.high
-    )
+    costly = ChoiceProgram(program.job, -program.cost, program.start, program.row, program.amount, low, program.high)
     assert_optimal(costly, choose(costly, NO_LIMIT))
 
 
@@ -112,7 +110,13 @@ def test_without_a_solution_or_within_a_small_limit_there_is_no_answer() -> None
     low = program.low.copy()
     low[0] = 2 * program.high[0]
     beyond = ChoiceProgram(
-        program.job, program.cost, program.start, program.row, program.amount, low, np.where(low > 0, np.inf, program.high)
+        program.job,
+        program.cost,
+        program.start,
+        program.row,
+        program.amount,
+        low,
+        np.where(low > 0, np.inf, program.high),
     )
     beyond.low[0] = 1e9
     assert choose(beyond, NO_LIMIT) is None

@@ -78,14 +78,17 @@ def two_stage(
     residual: Residual,
     present: Mapping[int, Spot] | None = None,
     solve_s: float | None = None,
+    *,
+    alike: bool = True,
 ) -> SpotPlan:
     """The plan of both stages: groups, packing, then the leftovers.
 
     `order` is the queue. It decides if a solve gives up or takes longer than `solve_s`; running jobs then keep their
     `present` spots. Values of stage 2 must be on the scale of stage 1, so that a job that gains little there does not
-    look as good as one that gains much.
+    look as good as one that gains much. `alike`: the nodes of a group are equal for every job, so that a job which could
+    as well stay does. If they are not, the caller exchanges jobs inside groups afterwards.
     """
-    x = _relax(choices, groups, replace(STAGE_1, seconds=solve_s))
+    x = _relax(choices, groups, replace(STAGE_1, seconds=solve_s), alike=alike)
     room = _NodeRoom(groups, free)
     if x is None:
         value = _greedy(choices, groups, room, order, present or {})
@@ -137,7 +140,7 @@ def _released(room: _NodeRoom, open_jobs: set[int]) -> list[set[int]]:
     return [set(), again] if again else [set()]
 
 
-def _relax(choices: Choices, groups: Groups, limit: Limit) -> FloatArray | None:
+def _relax(choices: Choices, groups: Groups, limit: Limit, *, alike: bool = True) -> FloatArray | None:
     """The fractional solution of stage 1: columns of groups, then of spots. None if the solver gave up.
 
         sum of sizes <= n_g f_g,    sum (ceil(q size / f_g) - 1) <= n_g (q - 1)   for q = 2, 3, 4      every group g
@@ -176,7 +179,9 @@ def _relax(choices: Choices, groups: Groups, limit: Limit) -> FloatArray | None:
         low=np.full(high.size, -np.inf),
         high=high.ravel().astype(np.float64),
     )
-    offered = np.append(~_as_good_as_a_spot(choices, groups), np.ones(len(choices.spots), dtype=np.bool_))
+    offered = np.ones(len(value), dtype=np.bool_)
+    if alike:
+        offered[:columns] = ~_as_good_as_a_spot(choices, groups)
     outcome = choose(program.part(np.flatnonzero(offered), program.low, program.high), limit)
     if outcome is None:
         return None
@@ -200,7 +205,9 @@ def _as_good_as_a_spot(choices: Choices, groups: Groups) -> BoolArray:
     keys = (choices.job * len(groups.idle) + choices.group) * most + choices.gpus
     same = np.flatnonzero(np.isin(keys, spot_key))
     good = np.zeros(len(keys), dtype=np.bool_)
-    good[same] = [best[key] >= value * ONE for key, value in zip(keys[same].tolist(), choices.value[same].tolist(), strict=True)]
+    good[same] = [
+        best[key] >= value * ONE for key, value in zip(keys[same].tolist(), choices.value[same].tolist(), strict=True)
+    ]
     return good
 
 

@@ -63,19 +63,20 @@ class ChoiceProgram:
 
     def used(self, x: FloatArray) -> FloatArray:
         """r"""
-        return np.bincount(self.row, self.amount * np.repeat(x, np.diff(self.start)), len(self.high))
+        total = np.bincount(self.row, self.amount * np.repeat(x, np.diff(self.start)), len(self.high))
+        return np.asarray(total, dtype=np.float64)
 
     def linear(self) -> LinearProgram:
-        """Rows: one per job, then the shared ones."""
+        """Rows: the shared ones, then one per job."""
         choices, jobs = len(self.cost), int(self.job.max(initial=-1)) + 1
         return LinearProgram(
             cost=self.cost,
             low=np.zeros(choices),
-            high=np.ones(choices),  # a job's row says the same, but bounds on both sides are faster to start from
-            row_low=np.concatenate((np.full(jobs, -np.inf), self.low)),
-            row_high=np.concatenate((np.ones(jobs), self.high)),
+            high=np.full(choices, np.inf),  # a job's row limits it
+            row_low=np.concatenate((self.low, np.full(jobs, -np.inf))),
+            row_high=np.concatenate((self.high, np.ones(jobs))),
             start=self.start + np.arange(choices + 1),
-            index=np.insert(jobs + self.row, self.start[1:], self.job),
+            index=np.insert(self.row, self.start[1:], len(self.high) + self.job),
             value=np.insert(self.amount, self.start[1:], 1.0),
         )
 
@@ -85,15 +86,17 @@ class ChoiceProgram:
         This keeps the prices between the two, and the program has a solution whatever jobs outside it use.
         """
         whole, rows = self.linear(), len(price)
-        jobs, at = len(whole.row_high) - rows, np.arange(rows)
+        at = np.arange(rows)
         return LinearProgram(
             cost=np.concatenate((whole.cost, box - price, box + price)),
             low=np.zeros(len(whole.cost) + 2 * rows),
-            high=np.concatenate((whole.high, np.full(2 * rows, 1.0 + float(np.abs(self.amount).sum()) + _size(self)))),
+            high=np.concatenate(
+                (np.ones(len(whole.cost)), np.full(2 * rows, 1.0 + float(np.abs(self.amount).sum()) + _size(self)))
+            ),
             row_low=whole.row_low,
             row_high=whole.row_high,
             start=np.append(whole.start, whole.start[-1] + 1 + np.arange(2 * rows)),
-            index=np.concatenate((whole.index, jobs + at, jobs + at)),
+            index=np.concatenate((whole.index, at, at)),
             value=np.concatenate((whole.value, -np.ones(rows), np.ones(rows))),
         )
 
@@ -146,7 +149,7 @@ def _refined(program: ChoiceProgram, price: FloatArray, limit: Limit) -> Chosen 
         outcome = solve(program.part(shared, program.low - used, program.high - used).boxed(price, box), limit)
         if not isinstance(outcome, Optimal):
             return None
-        now = outcome.row_dual[len(outcome.row_dual) - len(price) :]
+        now = outcome.row_dual[: len(price)]
         net = program.net(now)
         least = _least(program, np.where(inside, net, np.inf), np.inf)  # j  of the choices that may be taken
         alone = np.where(waits | open_, np.minimum(least, 0.0), least)
@@ -198,4 +201,4 @@ def _whole(program: ChoiceProgram, limit: Limit) -> Chosen | None:
     outcome = solve(program.linear(), limit)
     if not isinstance(outcome, Optimal):
         return None
-    return Chosen(outcome.x, outcome.objective, outcome.row_dual[len(outcome.row_dual) - len(program.high) :])
+    return Chosen(outcome.x, outcome.objective, outcome.row_dual[: len(program.high)])
