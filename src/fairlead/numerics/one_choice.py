@@ -11,7 +11,7 @@ vertex divides at most as many jobs as there are shared rows. So most of the pro
    their best, share what is left in a small program.
 3. If a choice that was left out is better at the prices of that program, it is added, and the program is solved again.
    If there is none, the solution is optimal for the whole program: it is feasible, no choice has a negative reduced
-   cost, and the choices that were taken for certain are the best ones of their jobs.
+   cost, and the choices that were fixed are the best ones of their jobs.
 """
 
 from __future__ import annotations
