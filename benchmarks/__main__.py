@@ -76,6 +76,7 @@ SECTIONS = (
     "hops",
     "hare",
     "baselines",
+    "decisions",
     "scale",
     "live",
     "dashboards",

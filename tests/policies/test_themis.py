@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 from building import Scene, granted, job, profile, setup
 from fairlead.model.jobs import JobSpec
+from fairlead.numerics.one_choice import ChoiceProgram
+from fairlead.numerics.solve import Optimal, solve
 from fairlead.policies import ROUND_POLICIES
-from fairlead.policies.themis import Leases, themis
+from fairlead.policies.themis import Leases, themis, winners
 from fairlead.rounds.state import State
 from fairlead.studies.runs.simulate import simulate
 
@@ -105,3 +108,27 @@ def test_no_other_outcome_of_the_auction_has_a_larger_product(seed: int) -> None
         return total if (used <= view.capacity).all() else -np.inf
 
     assert gain(tuple(on)) >= max(gain(choice) for choice in product((-1, 0, 1), repeat=5)) * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_large_auction_is_as_good_as_its_bound_permits(seed: int) -> None:
+    """Against the whole-number program over all cells, in one solve."""
+    rng = np.random.default_rng(seed)
+    jobs, types = 900, 2
+    program = ChoiceProgram(
+        job=np.repeat(np.arange(jobs), types),
+        cost=-rng.lognormal(0.0, 1.0, jobs * types),
+        start=np.arange(jobs * types + 1),
+        row=np.tile(np.arange(types), jobs),
+        amount=np.repeat(rng.choice([1, 2, 4, 8], jobs), types).astype(np.float64),
+        low=np.full(types, -np.inf),
+        high=np.array([41.0, 63.0]),
+    )
+    taken, solver = winners(program)
+
+    whole = solve(replace(program.linear(), whole=np.ones(jobs * types, dtype=np.bool_)), gap=1e-6)
+    assert isinstance(whole, Optimal)
+    assert solver == "optimal"
+    assert len(np.unique(program.job[taken])) == len(taken)
+    assert (np.bincount(program.row[taken], program.amount[taken], types) <= program.high).all()
+    assert float(program.cost[taken].sum()) <= whole.objective * (1 - 2e-4)

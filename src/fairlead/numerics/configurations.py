@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.model.allocation import NOWHERE, Spot
-from fairlead.model.arrays import FloatArray, IntArray
-from fairlead.numerics.solve import Limit, LinearProgram, Optimal, columns_from_entries, solve
+from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.numerics.one_choice import ChoiceProgram, choose
+from fairlead.numerics.solve import Limit, columns_from_entries
 from fairlead.numerics.spots import GAP, GREEDY, ONE, SpotChoices, SpotPlan, near
 
 CUTS = (2, 3, 4)  # q of the rows that limit how pieces fill a node
@@ -77,14 +78,17 @@ def two_stage(
     residual: Residual,
     present: Mapping[int, Spot] | None = None,
     solve_s: float | None = None,
+    *,
+    alike: bool = True,
 ) -> SpotPlan:
     """The plan of both stages: groups, packing, then the leftovers.
 
     `order` is the queue. It decides if a solve gives up or takes longer than `solve_s`; running jobs then keep their
     `present` spots. Values of stage 2 must be on the scale of stage 1, so that a job that gains little there does not
-    look as good as one that gains much.
+    look as good as one that gains much. `alike`: the nodes of a group are equal for every job, so that a job which could
+    as well stay does. If they are not, the caller exchanges jobs inside groups afterwards.
     """
-    x = _relax(choices, groups, replace(STAGE_1, seconds=solve_s))
+    x = _relax(choices, groups, replace(STAGE_1, seconds=solve_s), alike=alike)
     room = _NodeRoom(groups, free)
     if x is None:
         value = _greedy(choices, groups, room, order, present or {})
@@ -136,7 +140,7 @@ def _released(room: _NodeRoom, open_jobs: set[int]) -> list[set[int]]:
     return [set(), again] if again else [set()]
 
 
-def _relax(choices: Choices, groups: Groups, limit: Limit) -> FloatArray | None:
+def _relax(choices: Choices, groups: Groups, limit: Limit, *, alike: bool = True) -> FloatArray | None:
     """The fractional solution of stage 1: columns of groups, then of spots. None if the solver gave up.
 
         sum of sizes <= n_g f_g,    sum (ceil(q size / f_g) - 1) <= n_g (q - 1)   for q = 2, 3, 4      every group g
@@ -162,27 +166,49 @@ def _relax(choices: Choices, groups: Groups, limit: Limit) -> FloatArray | None:
         column.append(of_column)
         row.append(kinds * group + at)
         amount.append(gpus if q == 1 else -(-q * gpus // groups.idle[group]) - 1)
-    job = np.concatenate((choices.job, choices.spot_job))
-    rows = kinds * len(groups.idle)
-    jobs, job_row = np.unique(job, return_inverse=True)
-    column.append(np.arange(len(value)))
-    row.append(rows + job_row)
-    amount.append(np.ones(len(value), dtype=np.int64))
+    _, job = np.unique(np.concatenate((choices.job, choices.spot_job)), return_inverse=True)
     count = np.array([len(nodes) for nodes in groups.nodes])
     high = count[:, None] * np.column_stack((groups.idle, *(np.full(len(count), q - 1) for q in CUTS)))  # g,q
     start, index, entries = _summed(np.concatenate(row), np.concatenate(column), np.concatenate(amount), len(value))
-    program = LinearProgram(
+    program = ChoiceProgram(
+        job=job.reshape(-1),
         cost=-value / value.max(),
-        low=np.zeros(len(value)),
-        high=np.full(len(value), np.inf),
-        row_low=np.full(rows + len(jobs), -np.inf),
-        row_high=np.concatenate((high.ravel(), np.ones(len(jobs)))).astype(np.float64),
         start=start,
-        index=index,
-        value=entries,
+        row=index,
+        amount=entries,
+        low=np.full(high.size, -np.inf),
+        high=high.ravel().astype(np.float64),
     )
-    outcome = solve(program, limit)
-    return outcome.x if isinstance(outcome, Optimal) else None
+    offered = np.ones(len(value), dtype=np.bool_)
+    if alike:
+        offered[:columns] = ~_as_good_as_a_spot(choices, groups)
+    outcome = choose(program.part(np.flatnonzero(offered), program.low, program.high), limit)
+    if outcome is None:
+        return None
+    x = np.zeros(len(value))
+    x[offered] = outcome.x
+    return x
+
+
+def _as_good_as_a_spot(choices: Choices, groups: Groups) -> BoolArray:
+    """c  choices to which the job's spot on one node of the group is equal, such as the spot that it holds.
+
+    Only the spot is offered to the solver, so that no job moves between two places that are worth the same.
+    """
+    at = np.array([s for s, spot in enumerate(choices.spots) if len(spot) == 1], dtype=np.int64)
+    node, gpus = np.array([choices.spots[s][0] for s in at.tolist()], dtype=np.int64).reshape(-1, 2).T
+    most = max(int(gpus.max(initial=0)), int(choices.gpus.max(initial=0))) + 1
+    spot_key = (choices.spot_job[at] * len(groups.idle) + groups.of[node]) * most + gpus
+    best: dict[int, float] = {}
+    for key, value in zip(spot_key.tolist(), choices.spot_value[at].tolist(), strict=True):
+        best[key] = max(value, best.get(key, -np.inf))
+    keys = (choices.job * len(groups.idle) + choices.group) * most + choices.gpus
+    same = np.flatnonzero(np.isin(keys, spot_key))
+    good = np.zeros(len(keys), dtype=np.bool_)
+    good[same] = [
+        best[key] >= value * ONE for key, value in zip(keys[same].tolist(), choices.value[same].tolist(), strict=True)
+    ]
+    return good
 
 
 def _summed(row: IntArray, column: IntArray, amount: IntArray, columns: int) -> tuple[IntArray, IntArray, FloatArray]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.numerics.division import NO_TYPE, best_division, few_ways
-from fairlead.numerics.gangs import cheapest_jobs
+from fairlead.numerics.one_choice import ChoiceProgram, choose
 from fairlead.numerics.packing import Packing, counted_program, most_gpus, whole_vertex
-from fairlead.numerics.solve import TOLERANCE, Limit, LinearProgram, Optimal, TimeLimit, solve
+from fairlead.numerics.solve import Limit, Optimal, TimeLimit, solve
 
 ITERATIONS = 1_000_000  # of one solve
 NODES = 50  # of one whole-number solve
@@ -65,22 +65,18 @@ class _PricedCells:
     Y: IntArray  # i
     K: int
 
-    def program(self, inside: BoolArray, bonus: float) -> LinearProgram:
-        """Continuous, for the cells of these jobs, with c - bonus d as costs. Rows: these jobs, the types, K."""
-        mine = inside[self.jobs]
-        row = np.cumsum(inside) - 1  # of a job inside
-        jobs, types, width = row[self.jobs[mine]], self.types[mine], self.d[self.jobs[mine]]
-        cells, many = len(jobs), int(inside.sum())
-        last = many + len(self.Y)
-        return LinearProgram(
-            cost=self.cost[mine] - bonus * width,
-            low=np.zeros(cells),
-            high=np.ones(cells),  # a job's row says the same, but bounds on both sides are faster to start from
-            row_low=np.append(np.full(last, -np.inf), -np.inf if bonus else float(self.K)),
-            row_high=np.concatenate((np.ones(many), self.Y, [np.inf])),
-            start=np.arange(0, 3 * cells + 1, 3),
-            index=np.column_stack((jobs, many + types, np.full(cells, last))).ravel(),
-            value=np.column_stack((np.ones(cells), width, width)).ravel().astype(np.float64),
+    def program(self, bonus: float) -> ChoiceProgram:
+        """With c - bonus d as costs. Shared rows: the types and, without a bonus, K."""
+        cells, width, shared = len(self.jobs), self.d[self.jobs].astype(np.float64), 1 if bonus else 2
+        rows = [self.types] if bonus else [self.types, np.full(cells, len(self.Y))]
+        return ChoiceProgram(
+            job=self.jobs,
+            cost=self.cost - bonus * width,
+            start=np.arange(0, shared * cells + 1, shared),
+            row=np.column_stack(rows).ravel(),
+            amount=np.repeat(width, shared),
+            low=np.full(len(self.Y), -np.inf) if bonus else np.append(np.full(len(self.Y), -np.inf), self.K),
+            high=self.Y.astype(np.float64) if bonus else np.append(self.Y, np.inf),
         )
 
     def table(self) -> FloatArray:
@@ -119,37 +115,17 @@ def _relax(cells: _PricedCells, iterations: int) -> _Prices | None:
 
 
 def _solved(cells: _PricedCells, bonus: float, iterations: int) -> tuple[_Prices | None, float]:
-    """The optimum with a bonus, or without one and with K as a row; and how many GPUs it uses.
-
-    First for the jobs that are cheap per GPU, twice as many as fit; then the jobs that the prices admit are added.
-    """
-    inside = cheapest_jobs(cells.cost / cells.d[cells.jobs], cells.jobs, cells.d, cells.Y)
-    while True:
-        outcome = solve(cells.program(inside, bonus), Limit(iterations=iterations))
-        if not isinstance(outcome, Optimal):
-            if isinstance(outcome, TimeLimit) or inside.all():
-                return None, 0.0
-            inside[:] = True  # these jobs alone cannot use K GPUs
-            continue
-        prices = _priced(cells, inside, outcome, bonus)
-        missing = ~inside & (prices.above[:, :-1].min(axis=1, initial=np.inf) < -TOLERANCE)
-        if not missing.any():
-            best = prices.above.min(axis=1, initial=np.inf)
-            return replace(prices, above=prices.above - best[:, None]), float(
-                outcome.x @ cells.d[cells.jobs[inside[cells.jobs]]]
-            )
-        inside |= missing
-
-
-def _priced(cells: _PricedCells, inside: BoolArray, outcome: Optimal, bonus: float) -> _Prices:
-    many, mine, width = int(inside.sum()), inside[cells.jobs], cells.d[cells.jobs]
-    alone = np.zeros(len(cells.d))  # j  dual of the job's row
-    alone[inside] = outcome.row_dual[:many]
-    price = outcome.row_dual[many:-1] + outcome.row_dual[-1] + bonus  # i  of a GPU
-    above = np.full((len(cells.d), len(cells.Y) + 1), np.inf)
-    above[cells.jobs, cells.types] = cells.cost - alone[cells.jobs] - price[cells.types] * width
-    above[:, -1] = -alone
-    return _Prices(float(cells.cost[mine] @ outcome.x), above)
+    """The optimum with a bonus, or without one and with K as a row; and how many GPUs it uses."""
+    chosen = choose(cells.program(bonus), Limit(iterations=iterations))
+    if chosen is None:
+        return None, 0.0
+    width, types = cells.d[cells.jobs], len(cells.Y)
+    price = chosen.price[:types] + (bonus or chosen.price[types])  # i  of a GPU
+    above = np.full((len(cells.d), types + 1), np.inf)
+    above[cells.jobs, cells.types] = cells.cost - price[cells.types] * width
+    above[:, -1] = 0.0
+    above -= above.min(axis=1, keepdims=True)
+    return _Prices(float(cells.cost @ chosen.x), above), float(chosen.x @ width)
 
 
 def _decided(cells: _PricedCells, packing: Packing, prices: _Prices, gap: float, nodes: int) -> tuple[IntArray, str]:

@@ -11,13 +11,13 @@ import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.numerics.division import NO_TYPE, best_division, few_ways
-from fairlead.numerics.solve import TOLERANCE, Limit, LinearProgram, Optimal, TimeLimit, solve
+from fairlead.numerics.one_choice import ChoiceProgram, choose
+from fairlead.numerics.solve import Limit, LinearProgram, Optimal, TimeLimit, solve
 
 ITERATIONS = 1_000_000  # of one solve
 NODES = 50  # of one whole-number solve
 CLOSE = 0.003  # of the sum of |c| over all grants: a rounded solution this close to its bound is good enough
 SETTLE = 40  # jobs; more take longer and gain little (1000 GPUs of 8 types, 4000 jobs: at most 0.2 % above the bound)
-ENOUGH = 2.0  # times the GPUs of the cluster: the first program contains jobs that ask for this many
 WHOLE = 0.999  # a job that gets this much of a type in the linear program is granted the type
 STAY = 1e-6  # rounds: the preference for the type that a job holds; above the solver's tolerance of 1e-7
 
@@ -162,40 +162,23 @@ class _Relaxed:
     price: FloatArray  # i  dual of the type's row
 
 
-def cheapest_jobs(per_gpu: FloatArray, jobs: IntArray, d: IntArray, Y: IntArray) -> BoolArray:
-    """j  The jobs that are cheapest per GPU, twice as many as fit: a first program of them is seldom too small.
-
-    `per_gpu` is the cost of a GPU in each choice, and `jobs` the job to which the choice belongs.
-    """
-    at_best = np.full(len(d), np.inf)
-    np.minimum.at(at_best, jobs, per_gpu)
-    first = np.argsort(at_best, kind="stable")
-    inside = np.zeros(len(d), dtype=np.bool_)
-    inside[first[: np.searchsorted(np.cumsum(d[first]), ENOUGH * Y.sum()) + 1]] = True
-    return inside
-
-
 def _relax(cells: _GrantCells, iterations: int) -> _Relaxed | None:
-    """Solve first for the jobs that are cheap per GPU, twice as many as fit; then add the jobs that the prices admit.
-
-    The row of an omitted job is slack, so the job matters only if c - B d is below the price of its GPUs. When there is
-    no such job, the optimum of the part is the optimum of the whole.
-    """
-    inside = cheapest_jobs(cells.price / cells.d[cells.jobs], cells.jobs, cells.d, cells.Y)
-    while True:
-        part, mine = cells.part(inside, cells.Y)
-        outcome = solve(part.program(), Limit(iterations=iterations))
-        if not isinstance(outcome, Optimal):
-            return None
-        alone = np.zeros(len(cells.d))
-        alone[inside] = outcome.row_dual[: len(part.d)]
-        price = outcome.row_dual[len(part.d) :]
-        missing = cells.jobs[~mine & (cells.price < price[cells.types] * cells.d[cells.jobs] - TOLERANCE)]
-        if not missing.size:
-            x = np.zeros(len(cells.cost))
-            x[mine] = outcome.x
-            return _Relaxed(x, outcome.objective, alone, price)
-        inside[missing] = True
+    width, count = cells.d[cells.jobs].astype(np.float64), len(cells.jobs)
+    program = ChoiceProgram(
+        job=cells.jobs,
+        cost=cells.price,
+        start=np.arange(count + 1),
+        row=cells.types,
+        amount=width,
+        low=np.full(len(cells.Y), -np.inf),
+        high=cells.Y.astype(np.float64),
+    )
+    chosen = choose(program, Limit(iterations=iterations))
+    if chosen is None:
+        return None
+    alone = np.zeros(len(cells.d))
+    np.minimum.at(alone, cells.jobs, program.net(chosen.price))
+    return _Relaxed(chosen.x, chosen.objective, alone, chosen.price)
 
 
 def _regret(cells: _GrantCells, relaxed: _Relaxed) -> FloatArray:

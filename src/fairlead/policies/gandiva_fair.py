@@ -48,18 +48,22 @@ def _trade(W: FloatArray, x: FloatArray, slow: int, fast: int) -> None:
     second = ratio[rising[-2]]
     if not np.isfinite(second):  # tenants that cannot use the slow type would pay any price, so others set it
         second = ratio[able][np.isfinite(ratio[able])].max(initial=0.0)
-    buyers = able[np.argsort(-ratio[able], kind="stable")]
+    buyers, sellers = able[np.argsort(-ratio[able], kind="stable")].tolist(), rising.tolist()
+    ratios, slow_gpus, fast_gpus = ratio.tolist(), x[:, slow].tolist(), x[:, fast].tolist()  # l  as Python's own floats
     b = s = 0
-    while b < len(buyers) and s < len(rising) and ratio[buyers[b]] > ratio[rising[s]]:
-        buyer, seller = buyers[b], rising[s]
-        price = float(np.clip(second, ratio[seller], ratio[buyer]))
-        wanted = x[buyer, slow] / price if price > 0 else np.inf
-        if x[seller, fast] < wanted:
-            bought, paid, s = x[seller, fast], x[seller, fast] * price, s + 1
+    while b < len(buyers) and s < len(sellers) and ratios[buyers[b]] > ratios[sellers[s]]:
+        buyer, seller = buyers[b], sellers[s]
+        price = min(max(float(second), ratios[seller]), ratios[buyer])
+        wanted = slow_gpus[buyer] / price if price > 0 else np.inf
+        if fast_gpus[seller] < wanted:
+            bought, paid, s = fast_gpus[seller], fast_gpus[seller] * price, s + 1
         else:
-            bought, paid, b = wanted, x[buyer, slow], b + 1
-        x[[buyer, seller], fast] += bought, -bought
-        x[[buyer, seller], slow] += -paid, paid
+            bought, paid, b = wanted, slow_gpus[buyer], b + 1
+        fast_gpus[buyer] += bought
+        fast_gpus[seller] -= bought
+        slow_gpus[buyer] -= paid
+        slow_gpus[seller] += paid
+    x[:, slow], x[:, fast] = slow_gpus, fast_gpus
 
 
 def _divide(speedup: FloatArray, capacity: FloatArray, weight: FloatArray, _: None) -> tuple[FloatArray, str, None]:

@@ -10,7 +10,8 @@ from fairlead.model.allocation import Answer, Level, Shares
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.numerics.isolated import isolated_shares
-from fairlead.numerics.solve import Limit, LinearProgram, Optimal, solve
+from fairlead.numerics.one_choice import ChoiceProgram, choose
+from fairlead.numerics.solve import Limit
 from fairlead.policies.policy import Knows, RoundPolicy
 
 ITERATIONS = 1_000_000
@@ -67,22 +68,20 @@ def _solve(view: View, gain: FloatArray) -> FloatArray | None:
     """j,t  GPUs; None if the solver gave up."""
     jobs, types = np.nonzero((view.rate > 0) & (view.capacity >= view.width[:, None]))
     width = view.width[jobs].astype(np.float64)
-    cells, rows = len(jobs), view.jobs + len(view.capacity)
-    program = LinearProgram(
+    program = ChoiceProgram(
+        job=jobs,
         cost=-gain[jobs, types],
-        low=np.zeros(cells),
-        high=np.ones(cells),
-        row_low=np.full(rows, -np.inf),
-        row_high=np.concatenate((np.ones(view.jobs), view.capacity.astype(np.float64))),
-        start=np.arange(0, 2 * cells + 1, 2),
-        index=np.column_stack((jobs, view.jobs + types)).ravel(),
-        value=np.column_stack((np.ones(cells), width)).ravel(),
+        start=np.arange(len(jobs) + 1),
+        row=types,
+        amount=width,
+        low=np.full(len(view.capacity), -np.inf),
+        high=view.capacity.astype(np.float64),
     )
-    outcome = solve(program, Limit(iterations=ITERATIONS))
-    if not isinstance(outcome, Optimal):
+    chosen = choose(program, Limit(iterations=ITERATIONS))
+    if chosen is None:
         return None
     gpus = np.zeros(gain.shape)
-    gpus[jobs, types] = outcome.x * width
+    gpus[jobs, types] = chosen.x * width
     return gpus
 
 

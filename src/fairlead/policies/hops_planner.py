@@ -70,8 +70,9 @@ class Planner:
             return self.on_nodes([*open_jobs, *waiting[:FRAGMENT_JOBS]], left)
 
         choices = self._on_groups(jobs, groups, free)
-        plan = two_stage(choices, groups, free, order, residual, self._view.spots, self._solve_s)
-        if self._relative is None:
+        alike = self._relative is None
+        plan = two_stage(choices, groups, free, order, residual, self._view.spots, self._solve_s, alike=alike)
+        if alike:
             return plan
         spots, gain = exchange(plan.spots, groups, self._view.spots, self._worth_on)
         return replace(plan, spots=spots, value=plan.value + gain)

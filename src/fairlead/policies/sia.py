@@ -39,13 +39,14 @@ def sia(view: View, memory: None, *, power: float = -0.5, penalty: float = 1.1) 
     types = _types(free)
     table = _choices(view, np.sort(order), free, types, power, penalty)
     choices = Choices(*table, np.empty(0, dtype=np.int64), np.empty(0), ())
-    columns: dict[int, list[int]] = {}
-    for c, j in enumerate(choices.job.tolist()):
-        columns.setdefault(j, []).append(c)
+    by_job = np.argsort(choices.job, kind="stable")
+    sorted_jobs = choices.job[by_job]
 
     def residual(open_jobs: list[int], placed: object, left: IntArray) -> SpotChoices:
         """The configurations of open jobs, with each type as one large node."""
-        fitting = [c for j in open_jobs for c in columns[j] if left[types.kind[choices.group[c]]] >= choices.gpus[c]]
+        first, last = (np.searchsorted(sorted_jobs, open_jobs, side) for side in ("left", "right"))
+        columns = [c for low, high in zip(first, last, strict=True) for c in by_job[low:high].tolist()]
+        fitting = [c for c in columns if left[types.kind[choices.group[c]]] >= choices.gpus[c]]
         spots: list[Spot] = [((int(types.kind[choices.group[c]]), int(choices.gpus[c])),) for c in fitting]
         return SpotChoices(choices.job[fitting], choices.value[fitting], spots)
 

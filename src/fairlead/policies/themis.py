@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from fairlead.model.allocation import Answer, Grants, Level
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.view import View
 from fairlead.numerics.metrics import isolated_rate
-from fairlead.numerics.solve import Limit, LinearProgram, Optimal, TimeLimit, solve
+from fairlead.numerics.one_choice import ChoiceProgram, choose
+from fairlead.numerics.solve import NO_LIMIT, Limit, Optimal, TimeLimit, solve
 from fairlead.placement.fill import fill_in_order
 from fairlead.placement.moves import held_by, joined, left_over
 from fairlead.policies.policy import Knows, RoundPolicy
@@ -93,28 +94,63 @@ def _auction(view: View, bidders: IntArray, bid: FloatArray, free: IntArray) -> 
     jobs = bidders[place]
     if not jobs.size:
         return Grants(jobs, types, view.width[jobs])
-    cells, width = len(jobs), view.width[jobs].astype(np.float64)
-    outcome = solve(
-        LinearProgram(
-            cost=-bid[jobs, types],
-            low=np.zeros(cells),
-            high=np.ones(cells),
-            row_low=np.full(len(bidders) + len(free), -np.inf),
-            row_high=np.concatenate((np.ones(len(bidders)), free.astype(np.float64))),
-            start=np.arange(0, 2 * cells + 1, 2),
-            index=np.column_stack((place, len(bidders) + types)).ravel(),
-            value=np.column_stack((np.ones(cells), width)).ravel(),
-            whole=np.ones(cells, dtype=np.bool_),
-        ),
-        WORK,
-        gap=GAP,
+    program = ChoiceProgram(
+        job=place,
+        cost=-bid[jobs, types],
+        start=np.arange(len(jobs) + 1),
+        row=types,
+        amount=view.width[jobs].astype(np.float64),
+        low=np.full(len(free), -np.inf),
+        high=free.astype(np.float64),
     )
-    if isinstance(outcome, Optimal | TimeLimit) and outcome.x is not None:
-        taken = np.flatnonzero(outcome.x > 0.5)
-        solver = "optimal" if isinstance(outcome, Optimal) else "best so far"
-    else:  # in the order of the bidders, like leftovers
-        taken, solver = np.empty(0, dtype=np.int64), "largest rho first"
+    taken, solver = winners(program)
     return Grants(jobs[taken], types[taken], view.width[jobs[taken]], Answer(solver=solver))
+
+
+def winners(program: ChoiceProgram) -> tuple[IntArray, str]:
+    """The cells of the best auction within the gap.
+
+    If the linear program's whole cells, and then whatever fits by its net cost, are not within the gap, the whole-number
+    program decides over the cells that may be part of a better auction: those whose reduced cost is at most the difference.
+    """
+    chosen = choose(program, NO_LIMIT)
+    if chosen is None:  # in the order of the bidders, like leftovers
+        return np.empty(0, dtype=np.int64), "largest rho first"
+    net = program.net(chosen.price)
+    alone = np.zeros(int(program.job.max()) + 1)
+    np.minimum.at(alone, program.job, net)
+    beyond = net - alone[program.job]  # cells  reduced cost
+    rounded = _rounded(program, np.lexsort((np.arange(len(net)), beyond, -np.round(chosen.x, 6))))
+    above = float(program.cost[rounded].sum()) - chosen.objective
+    if above <= GAP * abs(chosen.objective):
+        return rounded, "optimal"
+    open_ = np.flatnonzero(beyond <= above)
+    part = program.part(open_, program.low, program.high)
+    outcome = solve(replace(part.linear(), whole=np.ones(len(open_), dtype=np.bool_)), WORK, gap=GAP)
+    if (
+        not isinstance(outcome, Optimal | TimeLimit)
+        or outcome.x is None
+        or outcome.objective > program.cost[rounded].sum()
+    ):
+        return rounded, "best so far"
+    return open_[outcome.x > 0.5], "optimal" if isinstance(outcome, Optimal) else "best so far"
+
+
+def _rounded(program: ChoiceProgram, order: IntArray) -> IntArray:
+    """Cells in this order, as far as they fit; ascending."""
+    left, won, taken = program.high.tolist(), set(), []
+    for c, j, t, gpus in zip(
+        order.tolist(),
+        program.job[order].tolist(),
+        program.row[order].tolist(),
+        program.amount[order].tolist(),
+        strict=True,
+    ):
+        if j not in won and gpus <= left[t]:
+            won.add(j)
+            left[t] -= gpus
+            taken.append(c)
+    return np.array(sorted(taken), dtype=np.int64)
 
 
 def _recall(view: View, memory: Leases | None) -> FloatArray:
