@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from engine_world import CLUSTER, Does, LiveWorld
+from engine_world import CLUSTER, FAST, Does, LiveWorld
 from local_world import is_child, processes
 from slurm_world import NODES, environment_of
 
@@ -92,6 +92,16 @@ class SteerWorld(LiveWorld):
         script = SCRIPTS[does].format(folder=self.folder)
         options = (f"--partition={STEERED}", "--gres=gpu:1", "--output=/dev/null")
         return Command("", grace_s=5.0, foreign=self.slurm.submit(OWNER, script, *options))
+
+    def start(self, id_: str, node: int = FAST, gpus: int = 1) -> None:
+        """As soon as Slurm has given back what a job of an earlier test held there."""
+
+        def room() -> bool:
+            self.wait(0.1)
+            return int(self.state.node_free[node]) >= gpus
+
+        wait_for(room, f"{gpus} free GPUs of {CLUSTER.nodes[node]}")
+        super().start(id_, node, gpus)
 
     def launch_unbegun(self, lease: Lease) -> None:
         """There is no room for it."""
