@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.model.errors import InputError
-from fairlead.model.words import choose, did_you_mean
+from fairlead.model.words import choose, did_you_mean, parse_pairs
 
 COMPARE = ["compare", "--generate", "defaults", "--jobs", "3"]
 
@@ -64,3 +64,11 @@ def test_every_command_suggests_it_in_one_line(
     assert message in printed
     assert "did you mean" in printed
     assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize("example", ["v100=8+4-2", "tenants=5,load=1.5"])
+def test_a_pair_without_its_sign_is_answered_with_an_example(example: str) -> None:
+    with pytest.raises(InputError, match="is not NAME=VALUE") as raised:
+        parse_pairs(["v100:8"], "--quota", example)
+
+    assert str(raised.value).endswith(f"write it as in --quota {example}")

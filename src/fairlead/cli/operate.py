@@ -194,7 +194,7 @@ def _stored_text(stored: int | None, most: int | None) -> str:
 def _set_terms(client: Client, tenant: str, weight: float | None, quota: list[str] | None) -> Any:
     body: dict[str, Any] = {"weight": weight}
     if quota:
-        pairs = {} if quota == ["none"] else parse_pairs(quota, "--quota")
+        pairs = {} if quota == ["none"] else parse_pairs(quota, "--quota", "v100=8+4-2")
         body["quotas"] = [parse_quota(type_, text) for type_, text in pairs.items()]
     if weight is None or not quota:
         present = {row["name"]: row for row in client.get("/tenants")["tenants"]}.get(tenant, {})

@@ -344,7 +344,7 @@ def _keep_s(text: str) -> float:
 def _node_paces(pairs: list[str], nodes: Sequence[str]) -> dict[str, float]:
     """Speeds of emulated nodes relative to their type."""
     paces: dict[str, float] = {}
-    for node, text in parse_pairs(pairs, "--node-pace").items():
+    for node, text in parse_pairs(pairs, "--node-pace", "v100-2=0.5").items():
         if node not in nodes:
             raise InputError(f'--node-pace: node "{node}" is not in the cluster; {did_you_mean(node, nodes)}')
         try:

@@ -102,8 +102,8 @@ def generate(
     from fairlead.library.reading import generate as make
     from fairlead.traces.formats import write_trace
 
-    widths = {_whole(name): _weight(name, text) for name, text in parse_pairs(width or [], "--width").items()}
-    models = {name: _weight(name, text) for name, text in parse_pairs(model or [], "--model").items()}
+    widths = {_whole(name): _weight(name, text) for name, text in parse_pairs(width or [], "--width", "4=0.2").items()}
+    models = {name: _weight(name, text) for name, text in parse_pairs(model or [], "--model", "resnet50=2").items()}
     trace = make(
         cluster,
         throughputs=throughputs,

@@ -199,7 +199,7 @@ def advise(
 def weights_of(care: Numbers) -> dict[str, float]:
     """The weight of every aspect: 1 for those that are not named, and possibly 0 for others."""
     names = [aspect.name for aspect in ASPECTS]
-    pairs = care if isinstance(care, Mapping) else parse_pairs(care or [], "--care")
+    pairs = care if isinstance(care, Mapping) else parse_pairs(care or [], "--care", "fairness=3")
     weights = dict.fromkeys(names, 1.0)
     for name, text in pairs.items():
         try:

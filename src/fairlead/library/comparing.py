@@ -308,7 +308,7 @@ def generator_options(spec: str | Mapping[str, Any]) -> Mapping[str, Any]:
     """The options of `--generate`: `defaults`, NAME=VALUE,... or a mapping."""
     if spec == "defaults":
         return {}
-    return parse_pairs(spec.split(","), "--generate") if isinstance(spec, str) else spec
+    return parse_pairs(spec.split(","), "--generate", "tenants=5,load=1.5") if isinstance(spec, str) else spec
 
 
 def generator_of(pairs: Mapping[str, Any]) -> Generated:

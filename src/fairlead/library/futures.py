@@ -156,7 +156,7 @@ def _quota(text: str) -> Quota:
     _, sign, rest = text.partition(":")
     if not sign:
         raise InputError(f'quota "{text}" is not TENANT:TYPE=OWN[+BORROW][-LEND], such as vision:v100=8+4')
-    ((type_, size),) = parse_pairs([rest], "--quota").items()
+    ((type_, size),) = parse_pairs([rest], "--quota", "vision:v100=8+4-2").items()
     return Quota(**parse_quota(type_, size))
 
 

@@ -148,7 +148,10 @@ def gpu_aliases(pairs: Pairs) -> dict[str, str]:
     """Spellings of GPU names, from the user's configuration and from `alias`; the latter wins."""
     from fairlead.traces.configuration import read_aliases
 
-    return {**read_aliases(), **(pairs if isinstance(pairs, Mapping) else parse_pairs(pairs or [], "--alias"))}
+    return {
+        **read_aliases(),
+        **(pairs if isinstance(pairs, Mapping) else parse_pairs(pairs or [], "--alias", "gpu=a100")),
+    }
 
 
 def known(options: Mapping[str, Any], *kinds: type) -> dict[str, Any]:

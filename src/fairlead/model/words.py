@@ -35,13 +35,13 @@ def choose(what: str, word: str, known: Iterable[str]) -> str:
     return word
 
 
-def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:
-    """Words such as `a=1` of an option as a mapping."""
+def parse_pairs(pairs: Iterable[str], option: str, example: str = "name=1") -> dict[str, str]:
+    """Words such as `a=1` of an option as a mapping. A word that is none is answered with the example."""
     values: dict[str, str] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name:
-            raise InputError(f'{option} "{pair}" is not NAME=VALUE')
+            raise InputError(f'{option} "{pair}" is not NAME=VALUE; write it as in {option} {example}')
         if name in values:
             raise InputError(f"{option} {name} appears twice")
         values[name] = value
