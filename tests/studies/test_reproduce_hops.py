@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fairlead.rounds.state import State
 from fairlead.studies.papers.claim_tables import Claim, Study
 from fairlead.studies.papers.hops import claims
 from fairlead.studies.papers.hops import experiment as study
 from fairlead.studies.papers.hops.experiment import ABLATION, COMPARED, JOBS, PAPER, HopsJobs, run_one, small_cluster
+from fairlead.studies.papers.spread import load_numbers
+from fairlead.studies.runs.simulate import simulate
 
 
 def test_the_clusters_are_those_of_the_paper() -> None:
@@ -47,6 +51,33 @@ def test_the_jobs_are_candidates_of_the_calibration_and_its_seeds_are_not_those_
         assert mix in study.CANDIDATES[setting].values()
         assert set(study.CALIBRATION[setting]).isdisjoint({*study.FULL.small, *study.FULL.large})
     assert {*study.FULL.small, *study.FULL.large}.isdisjoint(range(1000))
+
+
+def test_the_jobs_are_the_candidates_closest_to_the_paper_s_gavel_in_the_stored_calibration() -> None:
+    stored = Path(__file__).parents[2] / "docs" / "reproduction" / "hops-full.json"
+    parts = load_numbers(stored.read_text(encoding="utf-8"))["parts"]
+
+    for setting, mix in JOBS.items():
+        gavel, keys, candidates = PAPER[setting]["gavel"], claims.FITTED[setting], parts[f"{setting}, calibration"]
+        distance = {
+            name: np.mean([np.abs(np.log(np.array(values[key]) / gavel[key])) for key in keys])
+            for name, values in candidates.items()
+        }
+        assert study.CANDIDATES[setting][min(distance, key=distance.__getitem__)] == mix
+
+
+def test_idle_gpus_are_counted_once_per_round_also_if_there_are_plans_inside_rounds() -> None:
+    cluster, variant = small_cluster(), COMPARED["sia, refilled"]
+    trace = study.workload(1, 25, 40.0, HopsJobs("wide", 1.0, 0.25))
+    counted: dict[bool, list[int]] = {False: [], True: []}  # by whether a round starts
+
+    def count(state: State) -> None:
+        counted[state.now_s % study.ROUND_S in (0.0, study.ROUND_S)].append(study.idle_while_waiting(state))
+
+    simulate(study.setup_of(cluster, trace, variant, 1), tick=count)
+
+    assert sum(counted[False]) > 0
+    assert run_one(cluster, trace, variant, 1)["idle"] == np.mean(counted[True])
 
 
 # ---- sentences -----------------------------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ state how long and how wide the jobs of a class are. We fitted both to the paper
 largest latency ratio and FTF) on seeds that are not used otherwise, and not to any number of Hops; the tables on calibration
 show the candidates. Sia's numbers were not fitted."""
 READING = """\
-Gains are computed for each seed. Idle GPUs are counted after every decision that leaves a job waiting; LR is the latency
-ratio. `hops` is the paper's system, `hops-late` ours (docs/decisions/0042-hops-serves-the-late.md); both have columns, and
+Gains are computed for each seed. Idle GPUs are counted once per round, after its plans, and only while a job waits; LR is
+the latency ratio. `hops` is the paper's system, `hops-late` ours (docs/decisions/0042-hops-serves-the-late.md); both have columns, and
 `hops` is judged. Several plans per round are an idea of Hops, so Sia and Gavel decide once per round. The paper does not
 describe how it places their gangs: packed on as few nodes as possible, scattered without regard to nodes, or on one node only
 (a gang waits until it fits on the fewest nodes that can hold it). Sia's own paper gives a gang that is wider than a node
