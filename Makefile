@@ -29,8 +29,10 @@ demo: $(READY)
 	@$(BIN)/fairlead demo --report build/demo.html
 	@$(BIN)/fairlead demo-live
 
+# Tests wait for real processes more than they compute, so two workers share a core.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * len(os.sched_getaffinity(0)))')
 test: $(READY)
-	$(BIN)/python -m pytest -n auto tests
+	$(BIN)/python -m pytest -n $(WORKERS) tests
 
 SEEDS ?= 1000
 simulate: $(READY)
