@@ -160,11 +160,14 @@ def broken_paths(lines: Iterable[Line]) -> Iterator[str]:
                 yield line.finding(f"{name} does not exist; name the file where this is now")
 
 
+_MADE = ("build", "dist")  # folders whose files commands write
+
+
 def _ours(name: str) -> bool:
     """Whether a word with slashes names a file of this repository: its first folder is one of ours, and it looks like one."""
     first, _, rest = name.partition("/")
     looks = name.endswith("/") or "." in rest or bool(_DECISION.match(name))
-    return looks and any((base / first).is_dir() for base in BASES)
+    return looks and first not in _MADE and any((base / first).is_dir() for base in BASES)
 
 
 def _exists(name: str) -> bool:

@@ -59,11 +59,11 @@ def test_every_command_suggests_it_in_one_line(
     with pytest.raises(SystemExit) as stopped:
         main()
 
-    printed = capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()
+    answer = [line for line in lines if not line.startswith("comparing: ")]  # progress, where a machine is busy
     assert stopped.value.code in (2, 3)
-    assert message in printed
-    assert "did you mean" in printed
-    assert printed.count("\n") == 1
+    assert len(answer) == 1
+    assert message in answer[0]
 
 
 @pytest.mark.parametrize("example", ["v100=8+4-2", "tenants=5,load=1.5"])

@@ -286,6 +286,17 @@ def watched(disk: Disk) -> Iterator[Disk]:
     """Until the end, SQLite's files below the disk's root are on this disk, whoever opens them in this process."""
     if not _LAYERS:
         _LAYERS.append(_Layer())
+    with connections_noted(disk):
+        _LAYERS[0].begin(disk)
+        try:
+            yield disk
+        finally:
+            _LAYERS[0].end()
+
+
+@contextmanager
+def connections_noted(disk: Disk) -> Iterator[None]:
+    """Until the end, the disk knows which life opened which connection, so that `close` can close them."""
     connect = sqlite3.connect
 
     def connect_here(*arguments: Any, **more: Any) -> sqlite3.Connection:
@@ -293,10 +304,8 @@ def watched(disk: Disk) -> Iterator[Disk]:
         disk.connected(connection)
         return connection
 
-    _LAYERS[0].begin(disk)
     sqlite3.connect = connect_here  # type: ignore[assignment]
     try:
-        yield disk
+        yield
     finally:
         sqlite3.connect = connect
-        _LAYERS[0].end()

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import simulated_policy
-from simulated_machines import CLUSTER, SPARE
+from simulated_machines import SPARE
 
 from fairlead.engines.requests import AddNode, Drain, RemoveNode, Resume, SetPolicy, SetTenant
-from fairlead.model.cluster import NodeGroup
+from fairlead.model.cluster import Cluster, NodeGroup
 
 if TYPE_CHECKING:
     from simulated_service import Simulation
@@ -91,19 +91,19 @@ def flap(sim: Simulation) -> None:
 
 
 def drain(sim: Simulation) -> None:
-    node = sim.dice.choice(CLUSTER.nodes)
+    node = sim.dice.choice(sim.cluster.nodes)
     sim.ask(Drain(node))
     sim.undo.append(Resume(node))
     sim.at(sim.now_s + sim.dice.expovariate(1 / 60), lambda: sim.ask(Resume(node)))
 
 
 def remove(sim: Simulation) -> None:
-    n = sim.dice.randrange(len(CLUSTER.nodes))
-    node = sim.dice.choice((CLUSTER.nodes[n], SPARE[0]))
+    n = sim.dice.randrange(len(sim.cluster.nodes))
+    node = sim.dice.choice((sim.cluster.nodes[n], SPARE[0]))
     sim.ask(RemoveNode(node))
     if node != SPARE[0]:
-        sim.undo.append(_joining(n))
-        sim.at(sim.now_s + sim.dice.expovariate(1 / 60), lambda: sim.ask(_joining(n)))
+        sim.undo.append(_joining(sim.cluster, n))
+        sim.at(sim.now_s + sim.dice.expovariate(1 / 60), lambda: sim.ask(_joining(sim.cluster, n)))
 
 
 def vanish(sim: Simulation) -> None:
@@ -123,9 +123,9 @@ def let_decide() -> None:
     simulated_policy.FAILS[0] = None
 
 
-def _joining(n: int) -> AddNode:
-    type_ = CLUSTER.types[int(CLUSTER.node_type[n])]
-    return AddNode(CLUSTER.nodes[n], NodeGroup(1, type_, int(CLUSTER.node_gpus[n])))
+def _joining(cluster: Cluster, n: int) -> AddNode:
+    type_ = cluster.types[int(cluster.node_type[n])]
+    return AddNode(cluster.nodes[n], NodeGroup(1, type_, int(cluster.node_gpus[n])))
 
 
 FAULTS: dict[str, Callable[[Simulation], None]] = {

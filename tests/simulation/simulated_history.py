@@ -48,7 +48,7 @@ def check_history(simulation: Simulation, folder: Path) -> None:
     ends = {row[0]: End(*row[1:]) for row in rows}
     _check_sums(state, checked, ends)
     for client in simulation.clients:
-        _check_end(client, ends)
+        check_end(client, ends)
         _check_cancelled(client, simulation)
     if not simulation.boot:  # after a boot the time of the log continues with the wall clock, which may be wrong
         most = simulation.now_s * sum(node.gpus for node in simulation.machines.nodes.values())
@@ -81,8 +81,8 @@ def _check_sums(state: State, checked: Checked, ends: dict[str, End]) -> None:
     _need(bool((state.node_free == state.cluster.node_gpus).all()), f"{state.node_free.tolist()} GPUs are free")
 
 
-def _check_end(client: Client, ends: dict[str, End]) -> None:
-    """Every job came to the end that it must have."""
+def check_end(client: Client, ends: dict[str, End]) -> None:
+    """The job came to the end that it must have."""
     assert client.id is not None
     end, job = ends[client.id], client.job
     if end.phase == "finished":

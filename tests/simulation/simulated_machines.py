@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from fairlead.model.cluster import NodeGroup, parse_short_form
 from fairlead.model.handshake import CHECKPOINTED
 
 CLUSTER = parse_short_form("v100:4x2,k80:2x1")
-SPARE = ("v100-9", NodeGroup(1, "v100", 2))  # joins and leaves
+SPARE = ("spare-1", NodeGroup(1, "v100", 2))  # joins and leaves
 RATE = {"v100": 2.0, "k80": 1.0}  # steps per second, whatever the width
 SUPERSEDED, KILLED, FAILED = 1, 137, 3
 
@@ -96,6 +97,8 @@ class Machines:
         self.folder, self.jobs, self.dice = folder, jobs, dice
         self.nodes = {name: Node(gpus) for name, gpus in sizes.items()}
         self.runs: dict[Key, Run] = {}
+        self.open: dict[Key, Run] = {}  # of them those that have not ended
+        self.numbers: dict[str, list[int]] = {}  # by job: of its leases
         self.newest: dict[str, tuple[int, int]] = {}  # by job: lease and steps of the newest checkpoint
         self.untold: dict[str, int] = {}  # by job: steps of a lease that took its last report with it
         self.now_s = 0.0
@@ -124,7 +127,7 @@ class Machines:
     def switch_off(self, node: str) -> None:
         self.cut_off(node)
         self.nodes[node].up = False
-        for run in self.runs.values():
+        for run in tuple(self.open.values()):
             if node in run.lease.nodes:
                 self.vanish(run)
 
@@ -135,6 +138,12 @@ class Machines:
         self._begin_queued()
 
     # ---- leases ----------------------------------------------------------------------------------------------------
+
+    def launch(self, lease: Lease) -> Run:
+        """A lease whose launch may reach its nodes or not."""
+        run = self.runs[lease.key] = self.open[lease.key] = Run(lease)
+        self.numbers.setdefault(lease.job, []).append(lease.number)
+        return run
 
     def arrive(self, run: Run, *, queues: bool) -> None:
         """The launch reaches its nodes, perhaps twice; one that is cut off gets it once it is back."""
@@ -166,18 +175,18 @@ class Machines:
             self._end(run, Sight(Condition.VANISHED))
 
     def used(self) -> Counter[str]:
-        return Counter(gpu.node for run in self.runs.values() if run.runs for gpu in run.lease.gpus)
+        return Counter(gpu.node for run in self.open.values() if run.runs for gpu in run.lease.gpus)
 
     def _begin_queued(self) -> None:
-        for run in self.runs.values():
-            if run.queued_s < math.inf and run.begun_s == math.inf and run.end_s == math.inf:
+        for run in tuple(self.open.values()):
+            if run.queued_s < math.inf and run.begun_s == math.inf:
                 used, nodes = self.used(), run.lease.nodes
                 if all(self.nodes[n].up and used[n] + count <= self.nodes[n].gpus for n, count in nodes.items()):
                     self._begin(run)
 
     def _begin(self, run: Run) -> None:
         lease = run.lease
-        for other in self.runs.values():
+        for other in self.open.values():
             if other.runs and other is not run:
                 shared = {(g.node, g.slot) for g in lease.gpus if g.slot is not None} & {
                     (g.node, g.slot) for g in other.lease.gpus
@@ -237,7 +246,22 @@ class Machines:
 
     def _end(self, run: Run, sight: Sight) -> None:
         run.end_s, run.end = self.now_s, sight
+        del self.open[run.lease.key]
         self._begin_queued()
+
+    def forget(self, job: str) -> None:
+        """Nothing of a job that has ended matters any more."""
+        for number in self.numbers.pop(job, ()):
+            del self.runs[job, number]
+        self.newest.pop(job, None)
+        self.untold.pop(job, None)
+        shutil.rmtree(self.folder / job, ignore_errors=True)
+
+    def revoke(self, run: Run) -> None:
+        """Take a lease back that has not begun."""
+        if run.begun_s == math.inf and run.end_s == math.inf:
+            run.end_s, run.end = self.now_s, Sight(Condition.VANISHED)
+            del self.open[run.lease.key]
 
 
 @dataclass(slots=True)
@@ -279,7 +303,7 @@ class SimulatedRunner:
             raise LaunchError("the engine refused it")
         if machines.jobs[lease.job].missing:
             raise LaunchError("there is no such program")
-        run = machines.runs[lease.key] = Run(lease)
+        run = machines.launch(lease)
         if not self._happens("launch lost", self.weather.loses):
             for _ in range(2 if self._happens("launch doubled", self.weather.doubles) else 1):
                 machines.at(
@@ -331,11 +355,11 @@ class SimulatedRunner:
         return None if run is None else run.lease
 
     def jobs(self) -> set[str]:
-        return {job for job, _ in self.machines.runs}
+        return set(self.machines.numbers)
 
     def numbers(self, job: str) -> list[int]:
         self._danger("recall", "")
-        return sorted(number for of, number in self.machines.runs if of == job)
+        return sorted(self.machines.numbers.get(job, ()))
 
     def revoke(self, key: Key) -> bool:
         self._danger("revoke", "")
@@ -344,8 +368,7 @@ class SimulatedRunner:
             return True
         if self.weather.outage:
             return False
-        if run.begun_s == math.inf and run.end_s == math.inf:
-            run.end_s, run.end = self.machines.now_s, Sight(Condition.VANISHED)
+        self.machines.revoke(run)
         self._danger("revoked", "")
         if self._happens("answer lost", self.weather.loses):
             return False

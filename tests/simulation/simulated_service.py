@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import simulated_policy
 from simulated_disk import Disk, watched
 from simulated_faults import FAULTS, let_decide, turn_bad, turn_dim
@@ -39,6 +40,7 @@ from fairlead.engines.requests import (
     SetPolicy,
 )
 from fairlead.engines.runner import Capabilities, Runner
+from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError
 from fairlead.model.jobs import JobSpec
 from fairlead.model.lifecycle import ENDED, Phase
@@ -66,6 +68,7 @@ HEADER = Header(
     more={"sensing": "three-layer", "unmeasured": True, "engine": "simulated"},
 )
 STORM_S = 400.0
+MOST_JOBS = 12
 MOST_STEPS = 50_000  # waits and messages of a history; some thousand are usual
 MOST_LIVES = 1000  # of processes
 CALM_S = 6 * 3600.0  # by then everything has ended, or never will
@@ -95,18 +98,29 @@ class Client:
 class Simulation:
     """A history. `run` raises BrokenPromiseError, or whatever the product raises, if something goes wrong."""
 
-    def __init__(self, seed: int, folder: Path, *, storm_s: float = STORM_S, most_jobs: int = 12) -> None:
-        self.seed, self.storm_s = seed, storm_s
+    most_steps, most_lives = MOST_STEPS, MOST_LIVES
+
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        storm_s: float = STORM_S,
+        cluster: Cluster = CLUSTER,
+        plan: SchedulerOptions = PLAN,
+    ) -> None:
+        self.seed, self.storm_s, self.cluster, self.plan = seed, storm_s, cluster, plan
         self.tally: Counter[str] = Counter()
         self.dice: random.Random = self._stream("faults")
         self.directory = open_directory(folder / "state")
         sensing = self.dice.choice(("three-layer", "table"))
         more = {**HEADER.more, "sensing": sensing}
-        make(self.directory, replace(HEADER, policy=self.dice.choice(simulated_policy.POLICIES), more=more))
+        policy = self.dice.choice(simulated_policy.POLICIES)
+        make(self.directory, replace(HEADER, cluster=cluster, policy=policy, more=more))
         self.disk: Disk = Disk(self.directory.path, self._stream("disk"))
         self.disk.on_sync = self._sync_takes_time
         self.jobs: dict[str, Job] = {}
-        sizes = dict(zip(CLUSTER.nodes, CLUSTER.node_gpus.tolist(), strict=True))
+        sizes = dict(zip(cluster.nodes, cluster.node_gpus.tolist(), strict=True))
         sizes[SPARE[0]] = SPARE[1].gpus
         self.machines: Machines = Machines(folder / "checkpoints", sizes, self.jobs, self._stream("machines"))
         self.weather: Weather = Weather()
@@ -137,7 +151,7 @@ class Simulation:
         if self.dice.random() < 0.5:
             turn_bad(self)
             turn_dim(self)
-        self._draw_up(self.dice.randint(4, most_jobs))
+        self._draw_up(self.dice.randint(4, MOST_JOBS))
 
     def run(self) -> None:
         output = io.StringIO()
@@ -181,9 +195,9 @@ class Simulation:
             self.at(dice.uniform(0.0, self.storm_s), partial(self._strike, name))
         self.at(self.storm_s, self._calm_down)
 
-    def _client(self, number: int, dice: random.Random) -> Client:
+    def _client(self, number: int, dice: random.Random, longest: int = 300) -> Client:
         job = Job(
-            dice.choice((dice.randint(1, 12), dice.randint(10, 300), dice.randint(10, 300))),
+            dice.choice((dice.randint(1, 12), dice.randint(10, longest), dice.randint(10, longest))),
             saves_every_s=dice.choice((7.0, 20.0, 60.0)),
         )
         kind = dice.random()
@@ -212,12 +226,18 @@ class Simulation:
         self.disk.full = self.disk.sync_fails = self.power_fails = False
         self.slow_s = 0.0
         let_decide()
-        for name in ("loses", "delays", "doubles", "refuses", "omits", "lag_s", "outage"):
-            setattr(self.weather, name, type(getattr(self.weather, name))(0))
+        self._clear_weather()
         for node in self.machines.nodes:
             self.machines.bring_back(node)
         for request in dict.fromkeys(self.undo):
             self.ask(request)
+        self._release_all()
+
+    def _clear_weather(self) -> None:
+        for name in ("loses", "delays", "doubles", "refuses", "omits", "lag_s", "outage"):
+            setattr(self.weather, name, type(getattr(self.weather, name))(0))
+
+    def _release_all(self) -> None:
         for client in self.clients:
             if client.held:
                 self._wish(client, Release)
@@ -340,7 +360,7 @@ class Simulation:
         ended = False
         try:
             with disk_full_raised():
-                serve(self.directory, PLAN, around)
+                serve(self.directory, self.plan, around)
             ended = self.scheduler not in self.disk.dead
         except Crash:
             pass
@@ -399,7 +419,7 @@ class Simulation:
 
     def _next_life(self) -> int:
         self._lives += 1
-        _need(self._lives < MOST_LIVES, f"processes start in vain again and again at {self.now_s} s")
+        _need(self._lives < self.most_lives, f"processes start in vain again and again at {self.now_s} s")
         return self._lives
 
     def _open_runner(self, path: Path, state: State, options: Any) -> Runner:
@@ -432,7 +452,7 @@ class Simulation:
     def _danger(self, *, message: bool = False) -> None:
         """Where a killed scheduler notices it, and where it is killed if that was to happen at a message."""
         self._steps += 1
-        _need(self._steps < MOST_STEPS, f"it runs in circles at {self.now_s} s")
+        _need(self._steps < self.most_steps, f"it runs in circles at {self.now_s} s")
         if message and self.calls is not None:
             self.calls -= 1
             if self.calls < 0:
@@ -454,10 +474,10 @@ class Simulation:
         """Whether all jobs have ended and nothing runs any more."""
         if not self.calm or self.state is None:
             return False
-        left = {client.key: self._phase(client) for client in self.clients if self._phase(client) not in _ENDED}
+        left = (f"{client.key}: {self._phase(client)}" for client in self.clients if self._phase(client) not in _ENDED)
         if self.now_s > self.storm_s + CALM_S:
-            raise BrokenPromiseError(f"hours after the last fault these have not ended: {left}")
-        return not left and not any(run.runs for run in self.machines.runs.values())
+            raise BrokenPromiseError(f"hours after the last fault these have not ended: {list(left)}")
+        return next(left, None) is None and not any(run.runs for run in self.machines.open.values())
 
     def _phase(self, client: Client) -> str:
         """The phase of the client's job; of one that the scheduler has forgotten, as it is in the table."""
@@ -497,15 +517,12 @@ class Simulation:
         _need(state.now_s >= self.log_s - _SAME, f"the time of the log went back from {self.log_s} to {state.now_s}")
         self.log_s = state.now_s
         _need(min(state.node_free.tolist()) >= 0, f"nodes have {state.node_free.tolist()} GPUs free")
-        phases, done, newest = (
-            state.phase[: state.jobs].tolist(),
-            state.done[: state.jobs].tolist(),
-            self.machines.newest,
-        )
-        for id_, j in state.position.items():
-            if done[j] and phases[j] in _WITHOUT_GPUS:
-                saved = max(newest.get(id_, (0, 0))[1], self.machines.untold.get(id_, 0)) * state.specs[j].gpus
-                _need(done[j] <= saved + _SAME, f"{id_} counts {done[j]} samples as safe; it has saved {saved}")
+        newest, done = self.machines.newest, state.done[: state.jobs]
+        without = np.isin(state.phase[: state.jobs], _WITHOUT_GPUS)
+        for j in np.flatnonzero(without & (done > 0)).tolist():
+            spec = state.specs[j]
+            saved = max(newest.get(spec.id, (0, 0))[1], self.machines.untold.get(spec.id, 0)) * spec.gpus
+            _need(done[j] <= saved + _SAME, f"{spec.id} counts {done[j]} samples as safe; it has saved {saved}")
 
 
 def _need(holds: bool, complaint: str) -> None:

@@ -82,6 +82,8 @@ def compare(
         refuse_reading(given)
     if (generate is None) == (not traces):
         raise InputError("give either --trace FILE or --generate SPEC (for example --generate defaults)")
+    run_all = find_executor(executor, workers or os.cpu_count() or 1, ray_address)
+    budget_s = None if budget is None else positive_duration("--budget", budget)
     refuse_repeats("--trace", [_label_of_trace(one) for one in traces])
     refuse_repeats("--cluster", [_label_of_cluster(one) for one in clusters])
     from_all, named = policies_of(policies)
@@ -112,8 +114,6 @@ def compare(
             )
             requests.append(request)
             labels.append({"trace": _label_of_trace(one), "cluster": _label_of_cluster(other), **point.labels})
-    run_all = find_executor(executor, workers or os.cpu_count() or 1, ray_address)
-    budget_s = None if budget is None else positive_duration("--budget", budget)
     done = study.compare_all(requests, run_all, store_of(state, fresh=fresh), progress, budget_s)
     return PolicyComparison(tuple(map(ComparedSetting, labels, done)))
 
