@@ -41,7 +41,7 @@ from fairlead.service.store.retention import Retention, archive_old  # noqa: E40
 
 CLUSTER = parse_short_form("v100:48x4,k80:12x4")
 LONGEST = 40  # steps of a job; they are short, so that the cluster serves the rate
-KEEP_S, UPKEEP_S, FAULTY_S = 6 * 3600.0, 600.0, 300.0  # kept; between upkeeps; between faults
+KEEP_S, UPKEEP_S, FAULTY_S = 3600.0, 600.0, 300.0  # how long ended jobs are kept; between upkeeps; between faults
 CLEARS_S = 120.0  # after which bad weather is over
 OF_THE_DISK = {"killed at a write", "power fails at a write", "killed again after each start"} | {
     "disk full",
