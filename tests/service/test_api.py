@@ -292,6 +292,20 @@ def test_the_audit_and_the_journal_come_from_the_log(here: World, tmp_path: Path
     assert state_at(tmp_path / "journal").jobs == 2
 
 
+def test_the_audit_shows_a_member_no_models_of_other_tenants(here: World) -> None:
+    for tenant in ("a", "b"):
+        here.submit(tenant=tenant)
+    here.take()
+
+    whole = here.client.get("/v1/audit", headers=here.admin).json()
+    mine = here.client.get("/v1/audit", headers=here.token(Role.MEMBER, "b")).json()
+
+    assert {rate["tenant"] for rate in whole["rates"]} == {"a", "b"}
+    assert mine["rates"] == [rate for rate in whole["rates"] if rate["tenant"] == "b"]
+    assert set(mine["trials"]) <= {"b"}
+    assert mine["tenants"] == whole["tenants"]
+
+
 # ---- streams ------------------------------------------------------------------------------------------------------
 
 

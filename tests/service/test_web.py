@@ -22,6 +22,7 @@ from fairlead.model.jobs import JobSpec
 from fairlead.model.quotas import Quota
 from fairlead.rounds.records import Record
 from fairlead.service.jobfile import JobFile
+from fairlead.service.store.estimates_file import StartEstimates, write_estimates
 from fairlead.service.store.request_queue import Submission, submit_watched
 from fairlead.service.store.tokens import Role
 from fairlead.service.web.door import POLICY
@@ -286,6 +287,16 @@ def test_the_queue_is_paged_and_searched_in_a_stable_order(here: World) -> None:
     assert ids("/queue?q=j77") == ["j77"]
     assert ids("/queue?q=%25") == []
     assert ids("/queue?show=running") == []
+
+
+def test_the_queue_says_how_many_estimates_of_the_last_week_held(here: World) -> None:
+    here.submit()
+    here.take()
+    browser = signed_in(here)
+    newest = StartEstimates(time.time(), time.time() + 60.0, "fifo", 0.8, 1.0, (), held=17, checked=20)
+    write_estimates(here.service.directory, newest)
+
+    assert "In the last week 17 of 20 estimated starts held." in browser.get("/queue").text
 
 
 def test_the_first_view_is_small(here: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.model.errors import InputError
 from fairlead.studies.runs.digest import code_digest
-from fairlead.studies.runs.process_pool import PoolProcess, run_in_processes
+from fairlead.studies.runs.process_pool import PoolProcess, ProcessPool, run_in_processes
 from fairlead.studies.runs.store import Store
 
 
@@ -36,6 +36,21 @@ def test_leaving_early_stops_the_processes() -> None:
     assert next(outcomes).result == "A"
     outcomes.close()  # type: ignore[attr-defined]
     assert list(outcomes) == []
+
+
+def process_id(_: str) -> int:
+    return os.getpid()
+
+
+def test_one_batch_after_the_other_runs_in_the_same_processes() -> None:
+    with ProcessPool(workers=1) as pool:
+        seen = [one.result for batch in ("ab", "cd") for one in pool.run(process_id, batch)]
+        failed = [one.reason for one in pool.run(work, ["dies"])]
+        after = [one.result for one in pool.run(work, ["a"])]
+
+    assert len(set(seen)) == 1
+    assert failed == ["its process died (signal SIGKILL; out of memory?)"]
+    assert after == ["A"]
 
 
 def test_a_process_that_died_while_it_was_idle_loses_no_task() -> None:

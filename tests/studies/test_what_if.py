@@ -339,6 +339,15 @@ def test_a_change_that_cannot_be_made_is_refused(
         forward(origin, (change,))
 
 
+def test_a_time_at_which_nothing_is_left_is_refused_unless_jobs_are_added(tmp_path: Path) -> None:
+    origin = small([job("a", 1, 100.0)], tmp_path / "run.jsonl", 900.0)
+    with pytest.raises(InputError, match="no job is active then"):
+        ask_what_if(origin, [Scenario("as it is")], 100.0, [0])
+
+    (answer,) = ask_what_if(origin, [Scenario("more", (SubmitJobs((job("b", 1, 10.0),)),))], 100.0, [0]).scenarios
+    assert answer.new_jobs == {"b": 0.0}
+
+
 def test_many_short_rounds_are_simulated_as_fewer_longer_ones(tmp_path: Path) -> None:
     jobs = [job(f"x{i}", 1, 100.0 + i, at=36.0 * i) for i in range(40)]
     origin = small(jobs, tmp_path / "run.jsonl", cluster="v100:2", time_s=360.0)

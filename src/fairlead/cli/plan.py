@@ -112,7 +112,7 @@ def plan(
     """Find out which GPUs to buy or retire next, within a budget, from simulated futures."""
     from fairlead.studies.planning.plan import GOALS, PlanRequest, make_capacity_plan
     from fairlead.studies.planning.wording import plan_to_json
-    from fairlead.studies.runs.process_pool import run_in_processes
+    from fairlead.studies.runs.process_pool import ProcessPool
 
     chosen = GOALS[choose("--goal", goal, GOALS)]
     by_gpu = {**({} if prices is None else _read_prices(prices, "price")), **numbers_of(price, "--price")}
@@ -139,9 +139,8 @@ def plan(
         task=tasks_for(market),
         lot=lot,
     )
-    execute = partial(run_in_processes, workers=workers or os.cpu_count() or 1)
-    with show_progress("simulating plans") as report:
-        result = make_capacity_plan(request, execute, report)
+    with show_progress("simulating plans") as report, ProcessPool(workers or os.cpu_count() or 1) as pool:
+        result = make_capacity_plan(request, pool.run, report)
     if output is Format.json:
         print_json(plan_to_json(result, market, hardware, chosen))
     else:

@@ -162,8 +162,9 @@ def estimates(
             one.workload,
             format_number(one.load),
             one.policy,
+            str(one.runs),
             str(one.estimates),
-            *(["-"] * 6 if one.part is None else _held(one)),
+            *(["-"] * 7 if one.part is None else _held(one)),
         ]
         for one in answers
     ]
@@ -171,21 +172,23 @@ def estimates(
         "workload",
         "load",
         "policy",
+        "runs",
         "estimates",
         "in range",
         "before",
         "after",
         "unlearnt",
         "median range",
+        "open",
         "median wait",
     ]
     print_wrapped_table("Starts of waiting jobs, 80 % ranges", head, rows, 3, get_terminal_size().columns)
 
 
 def _held(one: CheckedStarts) -> list[str]:
-    counts = (one.held, one.early, one.late, one.held_before)
-    parts = [f"{count / one.estimates:.0%}" for count in counts]
-    return [*parts, format_duration(one.width_s), format_duration(one.wait_s)]
+    counts = (one.held, one.early, one.late, one.held_before, one.open)
+    *parts, open_ = [f"{count / one.estimates:.0%}" for count in counts]
+    return [*parts, format_duration(one.width_s), open_, format_duration(one.wait_s)]
 
 
 def _one(name: str, quick: bool, output: Format, table: Any = None) -> None:

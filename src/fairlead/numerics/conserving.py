@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
+from fairlead.numerics.branching import branch
 from fairlead.numerics.division import NO_TYPE, best_division, few_ways
 from fairlead.numerics.one_choice import ChoiceProgram, choose
 from fairlead.numerics.packing import Packing, counted_program, most_gpus, whole_vertex
-from fairlead.numerics.solve import Limit, Optimal, TimeLimit, solve
+from fairlead.numerics.solve import Infeasible, Limit, LinearProgram, Optimal, TimeLimit, solve
 
 ITERATIONS = 1_000_000  # of one solve
 NODES = 50  # of one whole-number solve
+BRANCHES = 30  # linear programs of one exact solve; the programs of a cluster with 100 GPUs need at most 7
 OPEN = 12  # jobs per type that are decided again at first
 GAP = 3e-4  # of the sum of |c| over all grants: a round this close to the cheapest is good enough
 EXACT = 1e-9  # of the same: costs this close are equal
@@ -195,18 +197,32 @@ def _listed(price: FloatArray, d: IntArray, free: IntArray) -> _Again:
 
 
 def _programmed(price: FloatArray, d: IntArray, free: IntArray, need: int, close: float, nodes: int) -> _Again | None:
-    """By a whole-number program, in which only the numbers of jobs by width and type have to be whole."""
+    """By a whole-number program, in which only the numbers of jobs by width and type have to be whole.
+
+    Its widest jobs come last and settle the others, so it is branched on first; a general search follows if that takes long.
+    """
     jobs, types = np.nonzero(np.isfinite(price))
     cost = price[jobs, types]
     program = counted_program(jobs, types, cost, d, np.ones(len(d), dtype=np.int64), free, need)
+    exact = branch(program, BRANCHES)
+    if isinstance(exact, Optimal):
+        return _Again(_granted(program, exact.x, jobs, types, len(d)), within=0.0)
+    if isinstance(exact, Infeasible):
+        return None
     most = float(np.abs(np.where(np.isfinite(price), price, 0.0)).max(axis=1, initial=0.0).sum())  # of |objective|
     outcome = solve(program, Limit(nodes=nodes), gap=close / max(most, 1e-300))
     if not isinstance(outcome, Optimal | TimeLimit) or outcome.x is None:
         return None
-    granted = whole_vertex(program, outcome.x)[: len(cost)] > 0.5
-    type_of = np.full(len(d), NO_TYPE)
+    within = close if isinstance(outcome, Optimal) else np.inf
+    return _Again(_granted(program, outcome.x, jobs, types, len(d)), within)
+
+
+def _granted(program: LinearProgram, x: FloatArray, jobs: IntArray, types: IntArray, many: int) -> IntArray:
+    """j  the types of a solution, whose first columns are the pairs of `jobs` and `types`."""
+    granted = whole_vertex(program, x)[: len(jobs)] > 0.5
+    type_of = np.full(many, NO_TYPE)
     type_of[jobs[granted]] = types[granted]
-    return _Again(type_of, close if isinstance(outcome, Optimal) else np.inf)
+    return type_of
 
 
 def _packed(cells: _PricedCells, packing: Packing) -> IntArray:

@@ -209,9 +209,16 @@ def present_shares(service: ServiceContext) -> ShareList:
 
 @router.get("/audit")
 async def audit(caller: Caller, service: Service) -> AuditReport:
-    """Envy and sharing incentive over the whole life of the service, from its log; may take seconds."""
+    """Envy and sharing incentive over the whole life of the service, from its log; may take seconds.
+
+    Numbers of all tenants are visible to all, the names of a tenant's models to its own members.
+    """
     async with service.auditing:
-        return AuditReport.model_validate(await audit_apart(service.directory))
+        report = await audit_apart(service.directory)
+    if (mine := scope_of(caller)) is not None:
+        report["rates"] = [rate for rate in report["rates"] if rate["tenant"] == mine]
+        report["trials"] = {tenant: cost for tenant, cost in report["trials"].items() if tenant == mine}
+    return AuditReport.model_validate(report)
 
 
 @router.get("/decisions")

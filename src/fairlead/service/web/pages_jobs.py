@@ -62,8 +62,10 @@ def _queue(
     jobs, total = search_jobs(service.reads, query, (page - 1) * PAGE, PAGE)
     chosen = {"show": shown, "tenant": tenant if confined is None else "", "q": q, "order": order}
     tenants = [terms.name for terms in routes_cluster.list_tenants(reader, service).tenants]
+    newest = routes_future.estimates(reader, service)
     return {
         "title": "Queue",
+        "estimates_held": (newest.held, newest.checked),
         "jobs": jobs,
         "total": total,
         "page": page,

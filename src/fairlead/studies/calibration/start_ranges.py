@@ -47,12 +47,14 @@ class CheckedStarts:
     workload: str
     load: float
     policy: str
+    runs: int  # in which jobs waited that could be compared
     estimates: int
     held: int  # the start was in the range
     early: int  # it was before the range
     late: int
     held_before: int  # how many the ranges of the futures held, before they were widened by what earlier ones showed
-    width_s: float  # median of the widths of ranges
+    open: int  # ranges without a latest time
+    width_s: float  # median of the widths of the others
     wait_s: float  # median of the times until the start
 
     @property
@@ -64,11 +66,13 @@ class CheckedStarts:
             "workload",
             "load",
             "policy",
+            "runs",
             "estimates",
             "held",
             "early",
             "late",
             "held_before",
+            "open",
             "width_s",
             "wait_s",
             "part",
@@ -99,12 +103,13 @@ def calibrate(
     cases = [(name, load, policy) for name in workloads for load in scale.loads for policy in scale.policies]
     answers: list[CheckedStarts] = []
     for number, (name, load, policy) in enumerate(cases):
-        comparisons: list[_Compared] = []
+        comparisons, runs = list[_Compared](), 0
         for seed in scale.seeds:  # a service that lives through one run after the other, and learns from them
             setup = _setup(cluster, profile, workloads[name], load, policy, seed)
             widening = widening_of([one.score for one in comparisons][-MOST_SCORES:])
-            comparisons += _compare(setup, scale.moments, widening)
-        answers.append(_counted(name, load, policy, comparisons))
+            new = _compare(setup, scale.moments, widening)
+            comparisons, runs = [*comparisons, *new], runs + bool(new)
+        answers.append(_counted(name, load, policy, runs, comparisons))
         if tick is not None:
             tick(number + 1, len(cases))
     return answers
@@ -218,7 +223,7 @@ def _without_lengths(state: State) -> State:
     return own
 
 
-def _counted(name: str, load: float, policy: str, compared: Sequence[_Compared]) -> CheckedStarts:
+def _counted(name: str, load: float, policy: str, runs: int, compared: Sequence[_Compared]) -> CheckedStarts:
     early = sum(one.truth_s < one.low_s - SAME_S for one in compared)
     late = sum(one.truth_s > one.high_s + SAME_S for one in compared)
     widths = [one.high_s - one.low_s for one in compared if math.isfinite(one.high_s)]
@@ -226,11 +231,13 @@ def _counted(name: str, load: float, policy: str, compared: Sequence[_Compared])
         workload=name,
         load=load,
         policy=policy,
+        runs=runs,
         estimates=len(compared),
         held=len(compared) - early - late,
         early=early,
         late=late,
         held_before=sum(one.held_before for one in compared),
+        open=len(compared) - len(widths),
         width_s=float(np.median(widths)) if widths else math.inf,
         wait_s=float(np.median([one.truth_s for one in compared])) if compared else 0.0,
     )

@@ -33,34 +33,57 @@ class Outcome(Generic[T, R]):
 
 
 def run_in_processes(run: Callable[[T], R], tasks: Iterable[T], workers: int) -> Iterator[Outcome[T, R]]:
-    """Outcomes in the order in which they become available. Leaving early stops the processes.
+    """`ProcessPool.run` in processes that end with it."""
+    with ProcessPool(workers) as pool:
+        yield from pool.run(run, tasks)
 
-    `run` and the tasks are sent to the processes, so `run` must be a function of a module. A task is taken when a process
-    is free for it.
-    """
-    todo = iter(tasks)
-    idle: list[PoolProcess] = []
-    busy: dict[Any, tuple[PoolProcess, T]] = {}  # by the worker's pipe
-    try:
+
+class ProcessPool:
+    """Processes that start when they are needed and serve one batch of tasks after the other, until the pool is left."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = max(workers, 1)
+        self._idle: list[PoolProcess] = []
+
+    def __enter__(self) -> ProcessPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def run(self, run: Callable[[T], R], tasks: Iterable[T]) -> Iterator[Outcome[T, R]]:
+        """Outcomes in the order in which they become available. Leaving early stops the processes that are busy.
+
+        `run` and the tasks are sent to the processes, so `run` must be a function of a module. A task is taken when a
+        process is free for it.
+        """
+        todo = iter(tasks)
+        busy: dict[Any, tuple[PoolProcess, T]] = {}  # by the worker's pipe
+        try:
+            while True:
+                for task in islice(todo, self._workers - len(busy)):
+                    worker = self._start(run, task)
+                    busy[worker.pipe] = worker, task
+                if not busy:
+                    return
+                for pipe in wait(list(busy)):
+                    worker, task = busy.pop(pipe)
+                    result, reason = worker.take()
+                    if worker.process.is_alive():
+                        self._idle.append(worker)
+                    else:
+                        worker.close()
+                    yield Outcome(task, result, reason)
+        finally:
+            for worker, _ in busy.values():
+                worker.close()
+
+    def _start(self, run: Callable[[T], R], task: T) -> PoolProcess:
         while True:
-            for task in islice(todo, max(workers, 1) - len(busy)):
-                worker = idle.pop() if idle else PoolProcess()
-                while not worker.start(run, task):
-                    worker = idle.pop() if idle else PoolProcess()
-                busy[worker.pipe] = worker, task
-            if not busy:
-                return
-            for pipe in wait(list(busy)):
-                worker, task = busy.pop(pipe)
-                result, reason = worker.take()
-                if worker.process.is_alive():
-                    idle.append(worker)
-                else:
-                    worker.close()
-                yield Outcome(task, result, reason)
-    finally:
-        for worker in (*(worker for worker, _ in busy.values()), *idle):
-            worker.close()
+            worker = self._idle.pop() if self._idle else PoolProcess()
+            if worker.start(run, task):
+                return worker
 
 
 def attempt(run: Callable[[T], R], task: T) -> tuple[R | None, str]:

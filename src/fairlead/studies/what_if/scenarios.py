@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fairlead.model.errors import InputError
 from fairlead.rounds.state import State
 from fairlead.studies.runs.origin import Origin
 from fairlead.studies.what_if.changes import Hypothetical, ScaleArrivals, SubmitJobs
@@ -83,6 +84,7 @@ def ask_what_if(
     nothing has to be drawn, one simulation is all seeds. Rounds are those of the origin, or longer if there would be
     more than `MOST_ROUNDS` of them, or `round_s` long.
     """
+    _check_something_happens(origin, scenarios)
     own_s, state = origin.settings.round_s, origin.state
     used_s = max(own_s, horizon_s / MOST_ROUNDS) if round_s is None else round_s
     if used_s != own_s:
@@ -104,6 +106,16 @@ def ask_what_if(
     return WhatIfAnswer(
         origin.name, state.now_s, state.active, horizon_s, tuple(seeds), answers, used_s, own_s, assumed
     )
+
+
+def _check_something_happens(origin: Origin, scenarios: Sequence[Scenario]) -> None:
+    """Refuse a journal at a time after its end; what is live may get jobs at any time."""
+    brings_jobs = any(isinstance(change, SubmitJobs | ScaleArrivals) for one in scenarios for change in one.changes)
+    if origin.journal is not None and not (origin.state.active or origin.future or brings_jobs):
+        raise InputError(
+            f"{origin.name}: no job is active then, and none arrives later; choose an earlier time, "
+            "or add jobs with --submit or --load"
+        )
 
 
 def _inside(
