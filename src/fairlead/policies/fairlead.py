@@ -17,8 +17,9 @@ from fairlead.numerics.gittins import gittins_time
 from fairlead.numerics.metrics import expected_run_s, isolated_rate
 from fairlead.placement.moves import held_by, joined
 from fairlead.policies.fairlead_claims import TenantClaims, assign_with_claims, next_credit
+from fairlead.policies.fairlead_widths import widest_of, widths_of_round
 from fairlead.policies.policy import Knows, RoundPolicy
-from fairlead.policies.ranges import Number, Ranges
+from fairlead.policies.ranges import FLAG, Number, Ranges
 
 ENDED = 128  # jobs whose lengths are remembered
 ENOUGH = 8  # ended jobs of a model; with fewer, all models count
@@ -52,59 +53,67 @@ def fairlead(
     *,
     balance: float = 0.5,
     kappa: float = 2.0,
-    guard: float = 0.8,
+    guard: float = 0.95,
     lr: float = 1.0,
     over: float = 3.0,
-    base: float = 0.1,
-    cap: float = 0.7,
-    light: float = 1.0,
+    tail: float = 1.0,
     stay: float = 0.05,
     idle: float = 0.3,
+    elastic: bool = True,
 ) -> tuple[Grants, FairleadMemory]:
     """A round is worth most to jobs that end soon and to jobs that are about to be late; tenants have first claims.
 
-        max  sum_jt  worth_j (v_jt - m_jt) x_jt      s.t.  sum_t x_jt <= 1,   sum_j d_j x_jt <= m_t,   x_jt in {0, 1},
+        max  sum_jt  worth_j (1 - w_jt - m_jt) x_jt    s.t.  sum_t x_jt <= 1,   sum_j d_j x_jt <= m_t,   x_jt in {0, 1},
              every claim of a tenant on a type is served, as far as its gangs fit (`fairlead_claims`)
 
-        worth_j = d_j ( b + (1 - b) k_j / n + kappa g_j )
-        k_j     = place of the job by its remaining volume d_j r_j, n for the smallest
+        worth_j = D_j (k_j / n + kappa g_j + tail c_j)
+        k_j     = place of the job by its remaining volume D_j r_j, n for the smallest; D_j is its reference width
         r_j     = remaining seconds on its fastest type; for a job of unknown length its 1 / G (`numerics/gittins.py`)
-        g_j     = max{ u_j / 1,  L_j / limit,  guard } - guard, relative to 1 - guard: how urgent it is
-        u_j     = (age + r_j) / (time alone on 1 / n' of every type), the least finish-time ratio that it can reach
-        L_j     = (wait + a round if it does not run) / expected run time,    limit = max(lr, over x mean L)
-        b       = max(base, cap min(1, demand^-light)): on an empty cluster all jobs count the same
-        v_jt    = speed on the type / on the fastest,    m_jt = restart / round + `stay` if it moves there
+        g_j     = max{ u_j,  L_j / limit,  guard } - guard, relative to 1 - guard: how urgent it is
+        u_j     = (age + r_j + a round) / (time alone on 1 / n' of every type): the least finish-time ratio that it can
+                  reach if it loses this round
+        L_j     = (wait + a round if it does not run) / expected run time,    limit = max{lr, over x mean L}
+        c_j     = max{0, r_j / max{V, max_i r_i / 2} - 1}, where V is the time in which the whole cluster would do all
+                  that is left: a job of which more remains decides when everything ends
+        w_jt    = min{1 - v_jt, (1 / v_jt - 1) r_j / round}: by how many rounds the job ends later if it spends this one
+                  on type t and not on its fastest type, v_jt = speed on the type / on the fastest
+        m_jt    = restart / round + `stay` if it moves there or changes its width
+        d_j     = its width in this round (`fairlead_widths`)
 
-    n' is the mean number of active jobs over the job's life if the crowd stays. `balance` is the one knob: tenants
-    may lag by h = 1 + 2 (1 - balance) / balance rounds of their slices before they claim, so that they lag least at 1
-    and never claim at 0. `idle` is the worth of a GPU in use.
+    A round that the job in place k gains lets k jobs end earlier, so k_j / n is what it adds to the mean completion
+    time. n' is the mean number of active jobs over the job's life if the crowd stays. `balance` is the one knob:
+    tenants may lag by h = 1 + 2 (1 - balance) / balance rounds of their slices before they claim, so that they lag
+    least at 1 and never claim at 0. `idle` is the worth of a GPU in use. Without
+    `elastic` every job has its reference width.
 
     No job starves: a job that waits has u_j >= age_j / T_j, where T_j is its time alone among n' jobs, so its worth
-    per GPU is at least kappa (age_j / T_j - guard) / (1 - guard), which grows without end, while that of a job that
-    has just arrived or runs at its fair speed is bounded. While jobs that arrive have u <= U and L <= U limit, a job
-    that fits on a type has the most worth per GPU there once age_j > T_j (guard + (1 - guard) (1 / kappa + (U -
-    guard)^+ / (1 - guard))).
+    per GPU of its fastest type is at least kappa (age_j / T_j - guard) / (1 - guard), which grows without end, while
+    that of a job that has just arrived or runs at its fair speed is bounded. While jobs that arrive have u <= U and
+    L <= U limit, it has the most worth per GPU there once
+
+        age_j > T_j (guard + (1 - guard) ((1 + tail) / kappa + (U - guard)^+ / (1 - guard))).
     """
     now = _look(view, memory)
-    cost = _costs(view, now, kappa, guard, lr, over, base, cap, light, stay)
-    runs = _runs(view)
+    worth = _worth(view, now, kappa, guard, lr, over, tail)
+    change = view.restart_s / view.round_s + stay  # j
+    width, rate = widths_of_round(view, worth, change) if elastic else (view.width, view.rate)
+    cost = _costs(view, now, worth, change, width, rate)
+    runs = (rate > 0) & (view.capacity >= width[:, None])
     pinned = np.zeros(view.jobs, dtype=np.bool_) if view.pinned is None else view.pinned
     kept = held_by(view, np.flatnonzero(pinned))
     free = view.capacity - np.bincount(kept.types, kept.gpus, len(view.capacity)).astype(np.int64)
     claims = _claims(view, now, balance)
     held = np.zeros(claims.amount.shape)
     np.add.at(held, (view.tenant[kept.jobs], kept.types), kept.gpus)
-    chosen = assign_with_claims(
-        cost, runs & ~pinned[:, None], view.width, free, view.held_type, claims.less(held), idle
-    )
+    chosen = assign_with_claims(cost, runs & ~pinned[:, None], width, free, view.held_type, claims.less(held), idle)
     type_of = chosen.type_of
     order = np.flatnonzero(type_of >= 0)
-    order = order[np.lexsort((cost[order, type_of[order]] / view.width[order], chosen.first[order] < 0))]
-    grants = joined(kept, Grants(order, type_of[order], view.width[order]))  # after pins, claims are first
+    order = order[np.lexsort((cost[order, type_of[order]] / width[order], chosen.first[order] < 0))]
+    grants = joined(kept, Grants(order, type_of[order], width[order]))  # after pins, claims are first
     terms = Terms(("remaining", "urgency"), np.column_stack((now.left_s, now.urgency)))
     answer = Answer(holds_until_s=view.now_s, solver=chosen.solver, terms=terms)
-    available = chosen.available(claims, held, view.width, view.capacity)
-    return Grants(grants.jobs, grants.types, grants.gpus, answer), _remember(view, now, grants, available)
+    available = chosen.available(claims, held, width, view.capacity)
+    return Grants(grants.jobs, grants.types, grants.gpus, answer), _remember(view, now, grants, available, runs, rate)
 
 
 @dataclass(slots=True)
@@ -134,7 +143,9 @@ def _look(view: View, memory: FairleadMemory | None) -> _FairleadRound:
         ended_model, ended_s = _endings(view, memory)
         known, at = _places(view.job, memory.job)
         passed_s = view.now_s - memory.now_s
-        worked_s = np.maximum(view.attained_gpu_s[known] - memory.attained_gpu_s[at], 0.0) / view.width[known]
+        worked_s = np.maximum(view.attained_gpu_s[known] - memory.attained_gpu_s[at], 0.0) / np.maximum(
+            memory.gpus[at], 1
+        )
         progress_s[known] = memory.progress_s[at] + worked_s * memory.relative[at]
         crowd_s[known] = memory.crowd_s[at] + len(memory.job) * passed_s
     if view.done is not None:
@@ -163,43 +174,57 @@ def _guesses(view: View, progress_s: FloatArray, ended_model: IntArray, ended_s:
     return guess_s
 
 
-def _costs(
-    view: View,
-    now: _FairleadRound,
-    kappa: float,
-    guard: float,
-    lr: float,
-    over: float,
-    base: float,
-    cap: float,
-    light: float,
-    stay: float,
+def _worth(
+    view: View, now: _FairleadRound, kappa: float, guard: float, lr: float, over: float, tail: float
 ) -> FloatArray:
-    """j,t  The negative worth of a round; see `fairlead`."""
-    n, age_s = view.jobs, view.now_s - view.arrival_s
-    crowd = (now.crowd_s + n * now.left_s) / np.maximum(age_s + now.left_s, 1e-9)  # j  n'
-    crowd = crowd * view.weight.sum() / (n * view.weight) if n else crowd
-    alone = isolated_rate(view.ideal_rate, view.width, view.capacity, crowd)  # j  samples/s
-    alone_s = now.total_s * now.best / np.maximum(alone, 1e-300)
-    u = (age_s + now.left_s) / np.maximum(alone_s, 1e-9)
-    run_s = np.maximum(expected_run_s(now.total_s * now.best, view.ideal_rate, view.cluster.capacity), 1e-9)
-    late = (view.wait_s + np.where(view.held_gpus > 0, 0.0, view.round_s)) / run_s  # j  L
-    limit = max(lr, over * float(late.mean())) if n else lr
-    now.urgency = (np.maximum(np.maximum(u, late / limit), guard) - guard) / (1.0 - guard)
+    """j  What a round at the reference width on the fastest type is worth; see `fairlead`."""
+    n = view.jobs
+    if not n:
+        now.urgency = np.zeros(0)
+        return np.zeros(0)
+    at = np.maximum(_finish_ratio(view, now), _latency(view, now, lr, over))
+    now.urgency = (np.maximum(at, guard) - guard) / (1.0 - guard)
     place = np.empty(n)
     place[np.argsort(view.width * now.left_s, kind="stable")] = np.arange(n, 0, -1)
-    demand = view.width.sum() / max(int(view.capacity.sum()), 1)
-    b = max(base, cap * min(1.0, demand**-light)) if n else base
-    worth = view.width * (b + (1.0 - b) * place / max(n, 1) + kappa * now.urgency)
-    types = np.arange(len(view.capacity))
-    moves = (view.held_type >= 0)[:, None] & (view.held_type[:, None] != types)
-    lost = np.where(moves, (view.restart_s / view.round_s)[:, None] + stay, 0.0)
-    return np.asarray(-worth[:, None] * (view.rate / now.best[:, None] - lost))
+    whole = (view.ideal_rate * view.capacity).sum(axis=1)  # j  samples/s on all GPUs of the cluster
+    work = now.left_s * now.best * view.width
+    V = float(np.divide(work, whole, out=np.zeros(n), where=whole > 0).sum())
+    last = np.maximum(now.left_s / max(V, 0.5 * float(now.left_s.max()), 1e-9) - 1.0, 0.0)  # j  c
+    return np.asarray(view.width * (place / n + kappa * now.urgency + tail * last))
 
 
-def _runs(view: View) -> BoolArray:
-    """j,t  Whether a job could run on a type that had no other job."""
-    return np.asarray((view.rate > 0) & (view.capacity >= view.width[:, None]))
+def _costs(
+    view: View, now: _FairleadRound, worth: FloatArray, change: FloatArray, width: IntArray, rate: FloatArray
+) -> FloatArray:
+    """j,t  The negative worth of a round with this many GPUs (j) at these speeds (j,t)."""
+    other = (view.held_type[:, None] != np.arange(len(view.capacity))) | (view.held_gpus != width)[:, None]
+    lost = np.where((view.held_type >= 0)[:, None] & other, change[:, None], 0.0)
+    return np.asarray(-worth[:, None] * (1.0 - _delay(view, now, rate) - lost))
+
+
+def _finish_ratio(view: View, now: _FairleadRound) -> FloatArray:
+    """j  u"""
+    age_s = view.now_s - view.arrival_s
+    crowd = (now.crowd_s + view.jobs * now.left_s) / np.maximum(age_s + now.left_s, 1e-9)  # j  n'
+    crowd = crowd * view.weight.sum() / (view.jobs * view.weight)
+    alone = isolated_rate(view.ideal_rate, view.width, view.capacity, crowd)  # j  samples/s
+    alone_s = now.total_s * now.best / np.maximum(alone, 1e-300)
+    return np.asarray((age_s + now.left_s + view.round_s) / np.maximum(alone_s, 1e-9))
+
+
+def _latency(view: View, now: _FairleadRound, lr: float, over: float) -> FloatArray:
+    """j  L / limit"""
+    run_s = np.maximum(expected_run_s(now.total_s * now.best, view.ideal_rate, view.cluster.capacity), 1e-9)
+    late = (view.wait_s + np.where(view.held_gpus > 0, 0.0, view.round_s)) / run_s
+    return np.asarray(late / max(lr, over * float(late.mean())))
+
+
+def _delay(view: View, now: _FairleadRound, rate: FloatArray) -> FloatArray:
+    """j,t  w; 1 where the job cannot run, and negative where it is faster than at its reference width."""
+    v = rate / now.best[:, None]
+    rest = np.divide(1.0, v, out=np.full_like(v, np.inf), where=v > 0) - 1.0
+    until_end = rest * (now.left_s / view.round_s)[:, None]
+    return np.asarray(np.where(np.abs(until_end) < np.abs(1.0 - v), until_end, 1.0 - v))
 
 
 def _slices(view: View) -> FloatArray:
@@ -228,7 +253,7 @@ def _credits(view: View, memory: FairleadMemory | None, slices: FloatArray) -> F
     wants[: len(memory.wants)] = memory.wants
     worth = np.zeros(slices.shape)
     np.add.at(worth, view.tenant, normalise(view.ideal_rate / view.width[:, None]))
-    widest = np.where(view.rate > 0, view.width[:, None], 0).max(axis=0, initial=0)  # t  d
+    widest = np.where(view.rate > 0, widest_of(view)[:, None], 0).max(axis=0, initial=0)  # t  d
     rounds = (view.now_s - memory.now_s) / view.round_s
     held = _held(view, memory, slices.shape)
     return next_credit(credit, slices, memory.available, held, wants, rounds, worth, widest)
@@ -254,14 +279,16 @@ def _endings(view: View, memory: FairleadMemory) -> tuple[IntArray, FloatArray]:
     return models[-ENDED:], np.concatenate((memory.ended_s, length_s[length_s > 0]))[-ENDED:]
 
 
-def _remember(view: View, now: _FairleadRound, grants: Grants, available: FloatArray) -> FairleadMemory:
+def _remember(
+    view: View, now: _FairleadRound, grants: Grants, available: FloatArray, runs: BoolArray, rate: FloatArray
+) -> FairleadMemory:
     type_of, gpus = np.full(view.jobs, NO_TYPE), np.zeros(view.jobs, dtype=np.int64)
     type_of[grants.jobs] = grants.types
     np.add.at(gpus, grants.jobs, grants.gpus)
     wants, waits = np.zeros(now.slices.shape, dtype=np.bool_), type_of < 0
-    np.logical_or.at(wants, view.tenant[waits], _runs(view)[waits])
+    np.logical_or.at(wants, view.tenant[waits], runs[waits])
     at = np.maximum(type_of, 0)
-    relative = np.where(type_of >= 0, view.rate[np.arange(view.jobs), at] / now.best, 0.0) if view.jobs else np.zeros(0)
+    relative = np.where(type_of >= 0, rate[np.arange(view.jobs), at] / now.best, 0.0) if view.jobs else np.zeros(0)
     return FairleadMemory(
         view.now_s,
         view.job,
@@ -296,11 +323,10 @@ _RANGES: Ranges = {
     "guard": Number(0.0, 0.99),
     "lr": Number(1e-3, 1e6),
     "over": Number(0.0, 1e6),
-    "base": Number(0.0, 1.0),
-    "cap": Number(0.0, 1.0),
-    "light": Number(0.0, 100.0),
+    "tail": Number(0.0, 1e6),
     "stay": Number(0.0, 1e3),
     "idle": Number(0.0, 1e6),
+    "elastic": FLAG,
 }
 _policy = partial(
     RoundPolicy,
