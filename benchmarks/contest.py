@@ -41,7 +41,6 @@ from fairlead.studies.runs.summary import summarise
 OURS = (
     "policies/fairlead.py",
     "policies/fairlead_claims.py",
-    "policies/fairlead_widths.py",
     "numerics/gittins.py",
     "policies/__init__.py",
 )

@@ -66,15 +66,6 @@ def test_the_job_that_decides_when_everything_ends_does_not_wait() -> None:
     assert holders(Scene(jobs, "v100:2"), kappa=0.0, tail=0.0) == [0, 1, 1, 0]
 
 
-def test_an_elastic_job_takes_what_others_leave() -> None:
-    wide = replace(job("a", 2, samples=9000.0), widths=(1, 2, 4))
-
-    assert holders(Scene([wide], "v100:4")) == [4]
-    assert holders(Scene([wide, job("b", 2, samples=4000.0)], "v100:4")) == [2, 2]
-    assert holders(Scene([wide, job("b", 3, samples=4000.0)], "v100:4"), kappa=0.0) == [1, 3]
-    assert holders(Scene([wide], "v100:4"), elastic=False) == [2]
-
-
 def test_known_lengths_make_the_index_the_remaining_time() -> None:
     """With few ended jobs the four made-up lengths still count; with many, only what remains does."""
     assert gittins_time(np.array([400.0, 900.0]), np.full(5, 1000.0)) == pytest.approx([5200 / 6, 180.0])

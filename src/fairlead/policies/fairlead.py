@@ -17,9 +17,8 @@ from fairlead.numerics.gittins import gittins_time
 from fairlead.numerics.metrics import expected_run_s, isolated_rate
 from fairlead.placement.moves import held_by, joined
 from fairlead.policies.fairlead_claims import TenantClaims, assign_with_claims, next_credit
-from fairlead.policies.fairlead_widths import widest_of, widths_of_round
 from fairlead.policies.policy import Knows, RoundPolicy
-from fairlead.policies.ranges import FLAG, Number, Ranges
+from fairlead.policies.ranges import Number, Ranges
 
 ENDED = 128  # jobs whose lengths are remembered
 ENOUGH = 8  # ended jobs of a model; with fewer, all models count
@@ -59,15 +58,14 @@ def fairlead(
     tail: float = 1.0,
     stay: float = 0.05,
     idle: float = 0.3,
-    elastic: bool = True,
 ) -> tuple[Grants, FairleadMemory]:
     """A round is worth most to jobs that end soon and to jobs that are about to be late; tenants have first claims.
 
         max  sum_jt  worth_j (1 - w_jt - m_jt) x_jt    s.t.  sum_t x_jt <= 1,   sum_j d_j x_jt <= m_t,   x_jt in {0, 1},
              every claim of a tenant on a type is served, as far as its gangs fit (`fairlead_claims`)
 
-        worth_j = D_j (k_j / n + kappa g_j + tail c_j)
-        k_j     = place of the job by its remaining volume D_j r_j, n for the smallest; D_j is its reference width
+        worth_j = d_j (k_j / n + kappa g_j + tail c_j)
+        k_j     = place of the job by its remaining volume d_j r_j, n for the smallest; d_j is its width
         r_j     = remaining seconds on its fastest type; for a job of unknown length its 1 / G (`numerics/gittins.py`)
         g_j     = max{ u_j,  L_j / limit,  guard } - guard, relative to 1 - guard: how urgent it is
         u_j     = (age + r_j + a round) / (time alone on 1 / n' of every type): the least finish-time ratio that it can
@@ -77,14 +75,12 @@ def fairlead(
                   that is left: a job of which more remains decides when everything ends
         w_jt    = min{1 - v_jt, (1 / v_jt - 1) r_j / round}: by how many rounds the job ends later if it spends this one
                   on type t and not on its fastest type, v_jt = speed on the type / on the fastest
-        m_jt    = restart / round + `stay` if it moves there or changes its width
-        d_j     = its width in this round (`fairlead_widths`)
+        m_jt    = restart / round + `stay` if it moves there
 
     A round that the job in place k gains lets k jobs end earlier, so k_j / n is what it adds to the mean completion
     time. n' is the mean number of active jobs over the job's life if the crowd stays. `balance` is the one knob:
     tenants may lag by h = 1 + 2 (1 - balance) / balance rounds of their slices before they claim, so that they lag
-    least at 1 and never claim at 0. `idle` is the worth of a GPU in use. Without
-    `elastic` every job has its reference width.
+    least at 1 and never claim at 0. `idle` is the worth of a GPU in use.
 
     No job starves: a job that waits has u_j >= age_j / T_j, where T_j is its time alone among n' jobs, so its worth
     per GPU of its fastest type is at least kappa (age_j / T_j - guard) / (1 - guard), which grows without end, while
@@ -95,25 +91,24 @@ def fairlead(
     """
     now = _look(view, memory)
     worth = _worth(view, now, kappa, guard, lr, over, tail)
-    change = view.restart_s / view.round_s + stay  # j
-    width, rate = widths_of_round(view, worth, change) if elastic else (view.width, view.rate)
-    cost = _costs(view, now, worth, change, width, rate)
-    runs = (rate > 0) & (view.capacity >= width[:, None])
+    cost, runs = _costs(view, now, worth, stay), _runs(view)
     pinned = np.zeros(view.jobs, dtype=np.bool_) if view.pinned is None else view.pinned
     kept = held_by(view, np.flatnonzero(pinned))
     free = view.capacity - np.bincount(kept.types, kept.gpus, len(view.capacity)).astype(np.int64)
     claims = _claims(view, now, balance)
     held = np.zeros(claims.amount.shape)
     np.add.at(held, (view.tenant[kept.jobs], kept.types), kept.gpus)
-    chosen = assign_with_claims(cost, runs & ~pinned[:, None], width, free, view.held_type, claims.less(held), idle)
+    chosen = assign_with_claims(
+        cost, runs & ~pinned[:, None], view.width, free, view.held_type, claims.less(held), idle
+    )
     type_of = chosen.type_of
     order = np.flatnonzero(type_of >= 0)
-    order = order[np.lexsort((cost[order, type_of[order]] / width[order], chosen.first[order] < 0))]
-    grants = joined(kept, Grants(order, type_of[order], width[order]))  # after pins, claims are first
+    order = order[np.lexsort((cost[order, type_of[order]] / view.width[order], chosen.first[order] < 0))]
+    grants = joined(kept, Grants(order, type_of[order], view.width[order]))  # after pins, claims are first
     terms = Terms(("remaining", "urgency"), np.column_stack((now.left_s, now.urgency)))
     answer = Answer(holds_until_s=view.now_s, solver=chosen.solver, terms=terms)
-    available = chosen.available(claims, held, width, view.capacity)
-    return Grants(grants.jobs, grants.types, grants.gpus, answer), _remember(view, now, grants, available, runs, rate)
+    available = chosen.available(claims, held, view.width, view.capacity)
+    return Grants(grants.jobs, grants.types, grants.gpus, answer), _remember(view, now, grants, available)
 
 
 @dataclass(slots=True)
@@ -143,9 +138,7 @@ def _look(view: View, memory: FairleadMemory | None) -> _FairleadRound:
         ended_model, ended_s = _endings(view, memory)
         known, at = _places(view.job, memory.job)
         passed_s = view.now_s - memory.now_s
-        worked_s = np.maximum(view.attained_gpu_s[known] - memory.attained_gpu_s[at], 0.0) / np.maximum(
-            memory.gpus[at], 1
-        )
+        worked_s = np.maximum(view.attained_gpu_s[known] - memory.attained_gpu_s[at], 0.0) / view.width[known]
         progress_s[known] = memory.progress_s[at] + worked_s * memory.relative[at]
         crowd_s[known] = memory.crowd_s[at] + len(memory.job) * passed_s
     if view.done is not None:
@@ -193,13 +186,11 @@ def _worth(
     return np.asarray(view.width * (place / n + kappa * now.urgency + tail * last))
 
 
-def _costs(
-    view: View, now: _FairleadRound, worth: FloatArray, change: FloatArray, width: IntArray, rate: FloatArray
-) -> FloatArray:
-    """j,t  The negative worth of a round with this many GPUs (j) at these speeds (j,t)."""
-    other = (view.held_type[:, None] != np.arange(len(view.capacity))) | (view.held_gpus != width)[:, None]
-    lost = np.where((view.held_type >= 0)[:, None] & other, change[:, None], 0.0)
-    return np.asarray(-worth[:, None] * (1.0 - _delay(view, now, rate) - lost))
+def _costs(view: View, now: _FairleadRound, worth: FloatArray, stay: float) -> FloatArray:
+    """j,t  The negative worth of a round; see `fairlead`."""
+    moves = (view.held_type >= 0)[:, None] & (view.held_type[:, None] != np.arange(len(view.capacity)))
+    lost = np.where(moves, (view.restart_s / view.round_s)[:, None] + stay, 0.0)
+    return np.asarray(-worth[:, None] * (1.0 - _delay(view, now) - lost))
 
 
 def _finish_ratio(view: View, now: _FairleadRound) -> FloatArray:
@@ -219,12 +210,16 @@ def _latency(view: View, now: _FairleadRound, lr: float, over: float) -> FloatAr
     return np.asarray(late / max(lr, over * float(late.mean())))
 
 
-def _delay(view: View, now: _FairleadRound, rate: FloatArray) -> FloatArray:
-    """j,t  w; 1 where the job cannot run, and negative where it is faster than at its reference width."""
-    v = rate / now.best[:, None]
+def _delay(view: View, now: _FairleadRound) -> FloatArray:
+    """j,t  w; 1 where the job cannot run."""
+    v = view.rate / now.best[:, None]
     rest = np.divide(1.0, v, out=np.full_like(v, np.inf), where=v > 0) - 1.0
-    until_end = rest * (now.left_s / view.round_s)[:, None]
-    return np.asarray(np.where(np.abs(until_end) < np.abs(1.0 - v), until_end, 1.0 - v))
+    return np.asarray(np.minimum(1.0 - v, rest * (now.left_s / view.round_s)[:, None]))
+
+
+def _runs(view: View) -> BoolArray:
+    """j,t  Whether a job could run on a type that had no other job."""
+    return np.asarray((view.rate > 0) & (view.capacity >= view.width[:, None]))
 
 
 def _slices(view: View) -> FloatArray:
@@ -253,7 +248,7 @@ def _credits(view: View, memory: FairleadMemory | None, slices: FloatArray) -> F
     wants[: len(memory.wants)] = memory.wants
     worth = np.zeros(slices.shape)
     np.add.at(worth, view.tenant, normalise(view.ideal_rate / view.width[:, None]))
-    widest = np.where(view.rate > 0, widest_of(view)[:, None], 0).max(axis=0, initial=0)  # t  d
+    widest = np.where(view.rate > 0, view.width[:, None], 0).max(axis=0, initial=0)  # t  d
     rounds = (view.now_s - memory.now_s) / view.round_s
     held = _held(view, memory, slices.shape)
     return next_credit(credit, slices, memory.available, held, wants, rounds, worth, widest)
@@ -279,16 +274,14 @@ def _endings(view: View, memory: FairleadMemory) -> tuple[IntArray, FloatArray]:
     return models[-ENDED:], np.concatenate((memory.ended_s, length_s[length_s > 0]))[-ENDED:]
 
 
-def _remember(
-    view: View, now: _FairleadRound, grants: Grants, available: FloatArray, runs: BoolArray, rate: FloatArray
-) -> FairleadMemory:
+def _remember(view: View, now: _FairleadRound, grants: Grants, available: FloatArray) -> FairleadMemory:
     type_of, gpus = np.full(view.jobs, NO_TYPE), np.zeros(view.jobs, dtype=np.int64)
     type_of[grants.jobs] = grants.types
     np.add.at(gpus, grants.jobs, grants.gpus)
     wants, waits = np.zeros(now.slices.shape, dtype=np.bool_), type_of < 0
-    np.logical_or.at(wants, view.tenant[waits], runs[waits])
+    np.logical_or.at(wants, view.tenant[waits], _runs(view)[waits])
     at = np.maximum(type_of, 0)
-    relative = np.where(type_of >= 0, rate[np.arange(view.jobs), at] / now.best, 0.0) if view.jobs else np.zeros(0)
+    relative = np.where(type_of >= 0, view.rate[np.arange(view.jobs), at] / now.best, 0.0) if view.jobs else np.zeros(0)
     return FairleadMemory(
         view.now_s,
         view.job,
@@ -326,7 +319,6 @@ _RANGES: Ranges = {
     "tail": Number(0.0, 1e6),
     "stay": Number(0.0, 1e3),
     "idle": Number(0.0, 1e6),
-    "elastic": FLAG,
 }
 _policy = partial(
     RoundPolicy,
