@@ -38,7 +38,12 @@ from fairlead.studies.runs.simulate import simulate
 from fairlead.studies.runs.store import Store, default_folder
 from fairlead.studies.runs.summary import summarise
 
-OURS = ("policies/fairlead.py", "policies/fairlead_claims.py", "numerics/gittins.py", "policies/__init__.py")
+OURS = (
+    "policies/fairlead.py",
+    "policies/fairlead_claims.py",
+    "numerics/gittins.py",
+    "policies/__init__.py",
+)
 PACKAGES = ("model", "numerics", "placement", "policies", "rates", "rounds", "sim", "studies", "traces")
 METRICS = ("jct", "ftf", "lr", "p99", "makespan")
 TITLES = {"jct": "mean JCT", "ftf": "max FTF", "lr": "max LR", "p99": "p99 JCT", "makespan": "makespan"}

@@ -43,6 +43,29 @@ def test_a_job_that_has_waited_too_long_goes_before_a_shorter_one() -> None:
     assert holders(late, kappa=0.0) == [0, 1]
 
 
+def test_a_job_that_would_be_late_after_this_round_goes_now() -> None:
+    """Its finish-time ratio can still be below 1, but not if it loses a round."""
+    jobs = [job("a", samples=300.0), *(job(f"b{i}", samples=290.0, at=500.0) for i in range(2))]
+    scene = replace(Scene(jobs, ONE_GPU), now_s=500.0)
+
+    assert holders(scene, kappa=0.0) == [0, 1, 0]
+    assert holders(scene) == [1, 0, 0]
+
+
+def test_a_job_that_is_about_to_end_leaves_the_fast_type_to_a_longer_one() -> None:
+    jobs = [job("a", samples=4.0, model="fast"), job("b", samples=9000.0, model="fast")]
+    view = Scene(jobs, "v100:1,k80:1").view(policy=OURS)
+
+    assert granted(view, fairlead(view, None, kappa=0.0)[0]) == [[0, 1], [1, 0]]
+
+
+def test_the_job_that_decides_when_everything_ends_does_not_wait() -> None:
+    jobs = [job("a", samples=200_000.0), *(job(f"b{i}", samples=9000.0 + i) for i in range(3))]
+
+    assert holders(Scene(jobs, "v100:2"), kappa=0.0) == [1, 1, 0, 0]
+    assert holders(Scene(jobs, "v100:2"), kappa=0.0, tail=0.0) == [0, 1, 1, 0]
+
+
 def test_known_lengths_make_the_index_the_remaining_time() -> None:
     """With few ended jobs the four made-up lengths still count; with many, only what remains does."""
     assert gittins_time(np.array([400.0, 900.0]), np.full(5, 1000.0)) == pytest.approx([5200 / 6, 180.0])

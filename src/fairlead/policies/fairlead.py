@@ -52,42 +52,46 @@ def fairlead(
     *,
     balance: float = 0.5,
     kappa: float = 2.0,
-    guard: float = 0.8,
+    guard: float = 0.95,
     lr: float = 1.0,
     over: float = 3.0,
-    base: float = 0.1,
-    cap: float = 0.7,
-    light: float = 1.0,
+    tail: float = 1.0,
     stay: float = 0.05,
     idle: float = 0.3,
 ) -> tuple[Grants, FairleadMemory]:
     """A round is worth most to jobs that end soon and to jobs that are about to be late; tenants have first claims.
 
-        max  sum_jt  worth_j (v_jt - m_jt) x_jt      s.t.  sum_t x_jt <= 1,   sum_j d_j x_jt <= m_t,   x_jt in {0, 1},
+        max  sum_jt  worth_j (1 - w_jt - m_jt) x_jt    s.t.  sum_t x_jt <= 1,   sum_j d_j x_jt <= m_t,   x_jt in {0, 1},
              every claim of a tenant on a type is served, as far as its gangs fit (`fairlead_claims`)
 
-        worth_j = d_j ( b + (1 - b) k_j / n + kappa g_j )
-        k_j     = place of the job by its remaining volume d_j r_j, n for the smallest
+        worth_j = d_j (k_j / n + kappa g_j + tail c_j)
+        k_j     = place of the job by its remaining volume d_j r_j, n for the smallest; d_j is its width
         r_j     = remaining seconds on its fastest type; for a job of unknown length its 1 / G (`numerics/gittins.py`)
-        g_j     = max{ u_j / 1,  L_j / limit,  guard } - guard, relative to 1 - guard: how urgent it is
-        u_j     = (age + r_j) / (time alone on 1 / n' of every type), the least finish-time ratio that it can reach
-        L_j     = (wait + a round if it does not run) / expected run time,    limit = max(lr, over x mean L)
-        b       = max(base, cap min(1, demand^-light)): on an empty cluster all jobs count the same
-        v_jt    = speed on the type / on the fastest,    m_jt = restart / round + `stay` if it moves there
+        g_j     = max{ u_j,  L_j / limit,  guard } - guard, relative to 1 - guard: how urgent it is
+        u_j     = (age + r_j + a round) / (time alone on 1 / n' of every type): the least finish-time ratio that it can
+                  reach if it loses this round
+        L_j     = (wait + a round if it does not run) / expected run time,    limit = max{lr, over x mean L}
+        c_j     = max{0, r_j / max{V, max_i r_i / 2} - 1}, where V is the time in which the whole cluster would do all
+                  that is left: a job of which more remains decides when everything ends
+        w_jt    = min{1 - v_jt, (1 / v_jt - 1) r_j / round}: by how many rounds the job ends later if it spends this one
+                  on type t and not on its fastest type, v_jt = speed on the type / on the fastest
+        m_jt    = restart / round + `stay` if it moves there
 
-    n' is the mean number of active jobs over the job's life if the crowd stays. `balance` is the one knob: tenants
-    may lag by h = 1 + 2 (1 - balance) / balance rounds of their slices before they claim, so that they lag least at 1
-    and never claim at 0. `idle` is the worth of a GPU in use.
+    A round that the job in place k gains lets k jobs end earlier, so k_j / n is what it adds to the mean completion
+    time. n' is the mean number of active jobs over the job's life if the crowd stays. `balance` is the one knob:
+    tenants may lag by h = 1 + 2 (1 - balance) / balance rounds of their slices before they claim, so that they lag
+    least at 1 and never claim at 0. `idle` is the worth of a GPU in use.
 
     No job starves: a job that waits has u_j >= age_j / T_j, where T_j is its time alone among n' jobs, so its worth
-    per GPU is at least kappa (age_j / T_j - guard) / (1 - guard), which grows without end, while that of a job that
-    has just arrived or runs at its fair speed is bounded. While jobs that arrive have u <= U and L <= U limit, a job
-    that fits on a type has the most worth per GPU there once age_j > T_j (guard + (1 - guard) (1 / kappa + (U -
-    guard)^+ / (1 - guard))).
+    per GPU of its fastest type is at least kappa (age_j / T_j - guard) / (1 - guard), which grows without end, while
+    that of a job that has just arrived or runs at its fair speed is bounded. While jobs that arrive have u <= U and
+    L <= U limit, it has the most worth per GPU there once
+
+        age_j > T_j (guard + (1 - guard) ((1 + tail) / kappa + (U - guard)^+ / (1 - guard))).
     """
     now = _look(view, memory)
-    cost = _costs(view, now, kappa, guard, lr, over, base, cap, light, stay)
-    runs = _runs(view)
+    worth = _worth(view, now, kappa, guard, lr, over, tail)
+    cost, runs = _costs(view, now, worth, stay), _runs(view)
     pinned = np.zeros(view.jobs, dtype=np.bool_) if view.pinned is None else view.pinned
     kept = held_by(view, np.flatnonzero(pinned))
     free = view.capacity - np.bincount(kept.types, kept.gpus, len(view.capacity)).astype(np.int64)
@@ -163,38 +167,54 @@ def _guesses(view: View, progress_s: FloatArray, ended_model: IntArray, ended_s:
     return guess_s
 
 
-def _costs(
-    view: View,
-    now: _FairleadRound,
-    kappa: float,
-    guard: float,
-    lr: float,
-    over: float,
-    base: float,
-    cap: float,
-    light: float,
-    stay: float,
+def _worth(
+    view: View, now: _FairleadRound, kappa: float, guard: float, lr: float, over: float, tail: float
 ) -> FloatArray:
-    """j,t  The negative worth of a round; see `fairlead`."""
-    n, age_s = view.jobs, view.now_s - view.arrival_s
-    crowd = (now.crowd_s + n * now.left_s) / np.maximum(age_s + now.left_s, 1e-9)  # j  n'
-    crowd = crowd * view.weight.sum() / (n * view.weight) if n else crowd
-    alone = isolated_rate(view.ideal_rate, view.width, view.capacity, crowd)  # j  samples/s
-    alone_s = now.total_s * now.best / np.maximum(alone, 1e-300)
-    u = (age_s + now.left_s) / np.maximum(alone_s, 1e-9)
-    run_s = np.maximum(expected_run_s(now.total_s * now.best, view.ideal_rate, view.cluster.capacity), 1e-9)
-    late = (view.wait_s + np.where(view.held_gpus > 0, 0.0, view.round_s)) / run_s  # j  L
-    limit = max(lr, over * float(late.mean())) if n else lr
-    now.urgency = (np.maximum(np.maximum(u, late / limit), guard) - guard) / (1.0 - guard)
+    """j  What a round at the reference width on the fastest type is worth; see `fairlead`."""
+    n = view.jobs
+    if not n:
+        now.urgency = np.zeros(0)
+        return np.zeros(0)
+    at = np.maximum(_finish_ratio(view, now), _latency(view, now, lr, over))
+    now.urgency = (np.maximum(at, guard) - guard) / (1.0 - guard)
     place = np.empty(n)
     place[np.argsort(view.width * now.left_s, kind="stable")] = np.arange(n, 0, -1)
-    demand = view.width.sum() / max(int(view.capacity.sum()), 1)
-    b = max(base, cap * min(1.0, demand**-light)) if n else base
-    worth = view.width * (b + (1.0 - b) * place / max(n, 1) + kappa * now.urgency)
-    types = np.arange(len(view.capacity))
-    moves = (view.held_type >= 0)[:, None] & (view.held_type[:, None] != types)
+    whole = (view.ideal_rate * view.capacity).sum(axis=1)  # j  samples/s on all GPUs of the cluster
+    work = now.left_s * now.best * view.width
+    V = float(np.divide(work, whole, out=np.zeros(n), where=whole > 0).sum())
+    last = np.maximum(now.left_s / max(V, 0.5 * float(now.left_s.max()), 1e-9) - 1.0, 0.0)  # j  c
+    return np.asarray(view.width * (place / n + kappa * now.urgency + tail * last))
+
+
+def _costs(view: View, now: _FairleadRound, worth: FloatArray, stay: float) -> FloatArray:
+    """j,t  The negative worth of a round; see `fairlead`."""
+    moves = (view.held_type >= 0)[:, None] & (view.held_type[:, None] != np.arange(len(view.capacity)))
     lost = np.where(moves, (view.restart_s / view.round_s)[:, None] + stay, 0.0)
-    return np.asarray(-worth[:, None] * (view.rate / now.best[:, None] - lost))
+    return np.asarray(-worth[:, None] * (1.0 - _delay(view, now) - lost))
+
+
+def _finish_ratio(view: View, now: _FairleadRound) -> FloatArray:
+    """j  u"""
+    age_s = view.now_s - view.arrival_s
+    crowd = (now.crowd_s + view.jobs * now.left_s) / np.maximum(age_s + now.left_s, 1e-9)  # j  n'
+    crowd = crowd * view.weight.sum() / (view.jobs * view.weight)
+    alone = isolated_rate(view.ideal_rate, view.width, view.capacity, crowd)  # j  samples/s
+    alone_s = now.total_s * now.best / np.maximum(alone, 1e-300)
+    return np.asarray((age_s + now.left_s + view.round_s) / np.maximum(alone_s, 1e-9))
+
+
+def _latency(view: View, now: _FairleadRound, lr: float, over: float) -> FloatArray:
+    """j  L / limit"""
+    run_s = np.maximum(expected_run_s(now.total_s * now.best, view.ideal_rate, view.cluster.capacity), 1e-9)
+    late = (view.wait_s + np.where(view.held_gpus > 0, 0.0, view.round_s)) / run_s
+    return np.asarray(late / max(lr, over * float(late.mean())))
+
+
+def _delay(view: View, now: _FairleadRound) -> FloatArray:
+    """j,t  w; 1 where the job cannot run."""
+    v = view.rate / now.best[:, None]
+    rest = np.divide(1.0, v, out=np.full_like(v, np.inf), where=v > 0) - 1.0
+    return np.asarray(np.minimum(1.0 - v, rest * (now.left_s / view.round_s)[:, None]))
 
 
 def _runs(view: View) -> BoolArray:
@@ -296,9 +316,7 @@ _RANGES: Ranges = {
     "guard": Number(0.0, 0.99),
     "lr": Number(1e-3, 1e6),
     "over": Number(0.0, 1e6),
-    "base": Number(0.0, 1.0),
-    "cap": Number(0.0, 1.0),
-    "light": Number(0.0, 100.0),
+    "tail": Number(0.0, 1e6),
     "stay": Number(0.0, 1e3),
     "idle": Number(0.0, 1e6),
 }
