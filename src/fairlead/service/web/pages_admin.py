@@ -113,7 +113,8 @@ async def answer(
     )
     async with service.auditing:
         result = await preview_apart(task)
-    return show(request, "what_if_answer.html.j2", title="What if", result=result, horizon=horizon)
+    chosen = {"policy": policy, "node": node, "tenant": tenant, "weight": weight, "quotas": quotas}
+    return show(request, "what_if_answer.html.j2", title="What if", result=result, horizon=horizon, chosen=chosen)
 
 
 @router.post("/admin/policy")
@@ -174,10 +175,11 @@ def _weight(text: str) -> float:
 
 
 def _shown_detail(detail: dict[str, Any]) -> dict[str, Any]:
-    """The detail of a change with quotas as people write them."""
-    if "quotas" not in detail:
-        return detail
-    return {**detail, "quotas": quotas_text(Quota(**quota) for quota in detail["quotas"])}
+    """The detail of a change as people write it: quotas as text, no point in whole numbers, nothing that is unset."""
+    shown = {name: f"{value:g}" if isinstance(value, float) else value for name, value in detail.items()}
+    if "quotas" in detail:
+        shown["quotas"] = quotas_text(Quota(**quota) for quota in detail["quotas"])
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def _checked_quota(quota: dict[str, Any]) -> QuotaSettings:
