@@ -121,6 +121,16 @@ def compare(
         bool,
         typer.Option("--audit", help="Also audit every run: envy and sharing incentives, in --csv and -o json."),
     ] = False,
+    fillings: Annotated[
+        int | None,
+        typer.Option(
+            help="Fill in what the trace lacks (models, tenants) in N ways; say what holds in all.", metavar="N"
+        ),
+    ] = None,
+    fill_types: Annotated[
+        str | None,
+        typer.Option(help="Assume in turn that durations were measured on these GPU types.", metavar="A,B,..."),
+    ] = None,
     files: OutputFiles,
     running: Running,
     importing: Importing,
@@ -144,6 +154,8 @@ def compare(
             loads=loads,
             jobs=jobs,
             audit=audit,
+            fillings=fillings,
+            fill_types=fill_types,
             progress=report,
             **running.given(),
             **importing.given(),
@@ -168,6 +180,8 @@ def show_results(
             print_json({**compared.to_json(), "files": written})
         else:
             print_tables(compared.settings)
+            if compared.fills:
+                _print_conclusions(compared)
             for content, path in written.items():
                 print(f"{content}: {path}")
     answers = [setting.comparison.answer for setting in compared.settings]
@@ -229,6 +243,25 @@ def print_comparison(answer: ComparisonAnswer) -> None:
             _print_tenants(answer, load)
     print_failures([answer])
     print_notes([answer])
+
+
+def _print_conclusions(compared: PolicyComparison) -> None:
+    """Print which policy is best in each metric, and in how many of the ways to fill in the trace."""
+    several = len(compared.held_conclusions()) > 1
+    for labels, found in compared.held_conclusions():
+        rows = [
+            [
+                one.label,
+                one.best,
+                f"{one.holds} of {one.ways}",
+                ", ".join(f"{k}: {n}" for k, n in one.otherwise.items()) or "-",
+            ]
+            for one in found
+        ]
+        at = f": {labels['trace']} on {labels['cluster']}" if several else ""
+        print_table(
+            f"What holds however the trace is filled in{at}", ["metric", "best", "in ways", "otherwise"], rows, left=4
+        )
 
 
 def print_notes(answers: Sequence[ComparisonAnswer]) -> None:

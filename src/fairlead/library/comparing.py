@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -27,6 +27,7 @@ from fairlead.policies.policy import Knows
 from fairlead.studies.compare import compare as study
 from fairlead.studies.compare.answer import ComparisonAnswer, Metric, PolicyRow, TenantOutcome
 from fairlead.studies.compare.compare import Comparison, Executor, Request
+from fairlead.studies.compare.fillings import BY_REFERENCE, Conclusion, conclusions, filled_in
 from fairlead.studies.compare.table import METRICS, MORE_METRICS, column_name, run_line, run_rows, write_all_csv
 from fairlead.studies.compare.workloads import Generated, Workload, from_file, from_generator, from_trace
 from fairlead.studies.policy_lab.plugins import PolicyRef
@@ -52,6 +53,8 @@ def compare(
     loads: str | Sequence[float] | None = None,
     jobs: int | None = None,
     audit: bool = False,
+    fillings: int | None = None,
+    fill_types: str | Sequence[str] | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
     budget: Duration | None = None,
     state: File | None = None,
@@ -73,6 +76,9 @@ def compare(
     `vary` repeats all of it for every combination of values: `{"round": ["1m", "6m"], "tenants": [2, 20]}`; its names are
     options, `jobs`, and what `generate` takes. After a CPU time of `budget` no further run starts.
 
+    `fillings` fills in what a trace file lacks in that many ways (seeds 0, 1, ...), and `fill_types` assumes in turn that its
+    durations were measured on each of these GPU types; `conclusions` then says what holds however it is filled in.
+
     Finished runs are kept in `state` and are not run again; runs of policies that are values are not kept, and run in this
     process, while the others run in `workers` processes.
     """
@@ -85,6 +91,8 @@ def compare(
     refuse_repeats("--trace", [_label_of_trace(one) for one in traces])
     refuse_repeats("--cluster", [_label_of_cluster(one) for one in clusters])
     from_all, named = policies_of(policies)
+    if fillings is not None or fill_types is not None:
+        seeds, vary = ways_to_fill(fillings, fill_types, seeds, traces, {**(vary or {})})
     pairs = None if generate is None else generator_options(generate)
     fixed = {**(pairs or {}), **given, JOBS: jobs}
     requests: list[Request] = []
@@ -100,22 +108,25 @@ def compare(
             no_policy: Any = None  # each run has its own policy
             setup = rules.setup(hardware, Trace((), "", ""), profile, no_policy, aliases=reading.aliases())
             able, left_out = study.split_by_world(from_all, setup.world)
+            workload = _workload(one, spec, reading, hardware, point.jobs or jobs)
+            gaps = gaps_of(workload, one) if fillings is not None else []
             request = Request(
                 policies=[*able, *named],
                 seeds=seeds_of(seeds),
                 loads=loads_of(loads),
-                workload=_workload(one, spec, reading, hardware, point.jobs or jobs),
+                workload=workload,
                 setup=setup,
                 skip_impossible=rules.skip_impossible,
                 audit=audit,
-                notes=left_out,
+                notes=(*left_out, *gaps),
             )
             requests.append(request)
             labels.append({"trace": _label_of_trace(one), "cluster": _label_of_cluster(other), **point.labels})
     run_all = find_executor(executor, workers or os.cpu_count() or 1, ray_address)
     budget_s = None if budget is None else positive_duration("--budget", budget)
     done = study.compare_all(requests, run_all, store_of(state, fresh=fresh), progress, budget_s)
-    return PolicyComparison(tuple(map(ComparedSetting, labels, done)))
+    settings = tuple(map(ComparedSetting, labels, done))
+    return PolicyComparison(settings, fills=fillings is not None or fill_types is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +142,7 @@ class PolicyComparison:
     """The results of a comparison. With several settings, their labels are the first columns of each table."""
 
     settings: tuple[ComparedSetting, ...]
+    fills: bool = False  # the gaps of its traces were filled in several ways
 
     @property
     def answer(self) -> ComparisonAnswer:
@@ -172,6 +184,31 @@ class PolicyComparison:
         units = {name: "s" if name.endswith("_s") else "ratio" for name in names[4:-1]}
         return table_of("tenants", rows, {**units, "gpu_hours": "GPU-hours"}, [*self._labelled[0][0], *names])
 
+    @cached_property
+    def conclusions(self) -> ResultTable:
+        """One row per metric (and trace and cluster): which policy is best, and in how many ways to fill in the trace.
+
+        Without `fillings` the ways are the seeds.
+        """
+        rows = [
+            {**labels, **{name: getattr(one, name) for name in ("metric", "best", "holds", "ways", "order_holds")}}
+            | {"otherwise": ", ".join(f"{name}: {ways}" for name, ways in one.otherwise.items())}
+            | {"order": " < ".join(one.order)}
+            for labels, found in self.held_conclusions()
+            for one in found
+        ]
+        return table_of("conclusions", rows, {}, list(rows[0]))
+
+    def held_conclusions(self) -> list[tuple[Labels, list[Conclusion]]]:
+        """The same with the labels that the settings of each list share."""
+        groups: dict[tuple[str, str], list[ComparedSetting]] = {}
+        for one in self.settings:
+            groups.setdefault((one.labels["trace"], one.labels["cluster"]), []).append(one)
+        return [
+            ({"trace": trace, "cluster": cluster}, conclusions([one.comparison.answer for one in group]))
+            for (trace, cluster), group in groups.items()
+        ]
+
     def row(self, policy: str, load: float | None = None) -> PolicyRow:
         """The row of a policy, with the spread, the range and the p-value of every metric."""
         names = {row.policy: row for row in self.answer.rows_at(load)}
@@ -210,9 +247,12 @@ class PolicyComparison:
 
     def to_json(self) -> dict[str, Any]:
         """The document that `fairlead compare -o json` prints."""
+        held = [{**labels, **asdict(one)} for labels, found in self.held_conclusions() for one in found]
+        more = {"conclusions": held} if self.fills else {}
         if len(self.settings) == 1:
-            return self.answer.to_json()
+            return {**self.answer.to_json(), **more}
         return {
+            **more,
             "fairlead": "compare-settings/1",
             "settings": [{"labels": one.labels, **one.comparison.answer.to_json()} for one in self.settings],
         }
@@ -248,6 +288,38 @@ def _workload(
         return from_trace(trace, profile, cluster, jobs)
     options = {"format": reading.trace_format, **reading.choices()}
     return from_file(str(trace), profile, cluster, jobs, options)
+
+
+def ways_to_fill(
+    fillings: int | None,
+    types: str | Sequence[str] | None,
+    seeds: str | int | Sequence[int],
+    traces: Sequence[Trace | File],
+    vary: dict[str, Sequence[Any]],
+) -> tuple[str | int | Sequence[int], dict[str, Sequence[Any]]]:
+    """The seeds, and what is varied: every combination is a way to fill in what the traces lack."""
+    if not traces or any(isinstance(one, Trace) for one in traces):
+        raise InputError("--fillings and --fill-types fill in what a trace file lacks; name the file with --trace")
+    if fillings is not None:
+        if str(seeds) != "0":
+            raise InputError("--fillings chooses the seeds itself; leave out --seeds or --fillings")
+        if not 1 <= fillings <= MOST_SEEDS:
+            raise InputError(f"--fillings is {fillings}; wanted a whole number from 1 to {MOST_SEEDS}")
+        seeds = f"0..{fillings - 1}"
+    if types is not None:
+        vary["reference"] = types.split(",") if isinstance(types, str) else list(types)
+    return seeds, vary
+
+
+def gaps_of(workload: Workload, trace: File) -> list[str]:
+    """What is filled in differently by each seed; refuses a trace that has nothing of that kind."""
+    gaps = [gap for gap in filled_in(workload(None, 0)) if not gap.startswith(BY_REFERENCE)]
+    if not gaps:
+        raise InputError(
+            f"--fillings: {trace} names the model of every job, and no tenants are drawn, so there is one way to read it; "
+            "leave the option out"
+        )
+    return [f"filled in by the seed, because the trace lacks it: {', '.join(gaps)}"]
 
 
 def find_executor(name: str, workers: int, address: str | None) -> Executor:
