@@ -65,7 +65,12 @@ def test_the_notebook_draws_a_figure_of_each_of_two_papers_in_under_thirty_lines
     from matplotlib import pyplot
 
     drawn: list[int] = []
-    monkeypatch.setattr(pyplot, "show", lambda: drawn.append(len(pyplot.gcf().axes)) or pyplot.close())
+
+    def show() -> None:
+        drawn.append(len(pyplot.gcf().axes))
+        pyplot.close()
+
+    monkeypatch.setattr(pyplot, "show", show)
     notebook = json.loads((DOCS / "examples" / "papers.ipynb").read_text(encoding="utf-8"))
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     sizes = "mixes, jobs, seeds = 20, 60, 1"
