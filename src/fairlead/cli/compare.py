@@ -69,6 +69,10 @@ class OutputFiles:
         str | None, typer.Option("--window", help="Hours to show in the Gantt charts.", metavar="FROM..TO")
     ] = None
     csv: Annotated[str | None, typer.Option("--csv", help="Write one line per run here.", metavar="FILE")] = None
+    jobs_csv: Annotated[
+        str | None,
+        typer.Option("--jobs-csv", help="Write one line per finished job of every run here.", metavar="FILE"),
+    ] = None
 
     def shown_h(self) -> tuple[float, float] | None:
         return None if self.window is None else parse_hours(self.window)
@@ -203,6 +207,9 @@ def write_files(
     """Write the files and add each path to `written`, by its content, as soon as the file exists."""
     if files.csv:
         written["runs"], written["tenants"] = map(str, compared.write_csv(files.csv))
+    if files.jobs_csv:
+        compared.write_jobs_csv(files.jobs_csv)
+        written["jobs"] = files.jobs_csv
     if files.report:
         written["report"] = ", ".join(map(str, compared.write_page(files.report, shown_h)))
     if files.figures:

@@ -28,7 +28,17 @@ from fairlead.studies.compare import compare as study
 from fairlead.studies.compare.answer import ComparisonAnswer, Metric, PolicyRow, TenantOutcome
 from fairlead.studies.compare.compare import Comparison, Executor, Request
 from fairlead.studies.compare.fillings import BY_REFERENCE, Conclusion, conclusions, filled_in
-from fairlead.studies.compare.table import METRICS, MORE_METRICS, column_name, run_line, run_rows, write_all_csv
+from fairlead.studies.compare.table import (
+    JOB_COLUMNS,
+    METRICS,
+    MORE_METRICS,
+    column_name,
+    job_lines,
+    run_line,
+    run_rows,
+    write_all_csv,
+    write_jobs_csv,
+)
 from fairlead.studies.compare.workloads import Generated, Workload, from_file, from_generator, from_trace
 from fairlead.studies.policy_lab.plugins import PolicyRef
 from fairlead.studies.runs.store import Store, default_folder
@@ -176,6 +186,13 @@ class PolicyComparison:
         return table_of("runs", rows, _units((*METRICS, *MORE_METRICS)), list(rows[0]))
 
     @cached_property
+    def jobs(self) -> ResultTable:
+        """One row per job that finished, of every run."""
+        rows = [line for labels, answer in self._labelled for line in job_lines(labels, answer)]
+        units = {"jct_s": "s", "wait_s": "s", "ftf": "ratio", "latency_ratio": "ratio"}
+        return table_of("jobs", rows, units, [*self._labelled[0][0], *JOB_COLUMNS])
+
+    @cached_property
     def tenants(self) -> ResultTable:
         """One row per tenant and policy, as means over seeds."""
         names = [field.name for field in fields(TenantOutcome)]
@@ -244,6 +261,10 @@ class PolicyComparison:
         """Write the files of `fairlead compare --csv`: a line per run, and one per tenant in a second file."""
         beside = write_all_csv(self._labelled, str(path))
         return [Path(path), Path(beside)]
+
+    def write_jobs_csv(self, path: File) -> None:
+        """Write the file of `fairlead compare --jobs-csv`: a line per job that finished, of every run."""
+        write_jobs_csv(self._labelled, str(path))
 
     def to_json(self) -> dict[str, Any]:
         """The document that `fairlead compare -o json` prints."""
