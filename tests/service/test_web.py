@@ -381,6 +381,22 @@ def test_an_operator_changes_nodes_weights_policy_and_tokens(here: World) -> Non
     assert send(browser, "/admin/tenants/vision", weight="much").status_code == 409
 
 
+def test_a_token_is_created_and_shown_once(here: World) -> None:
+    browser = signed_in(here)
+
+    page = send(browser, "/admin/tokens", name="alice", role="member", tenant="vision", lifetime="1d")
+
+    (secret,) = re.findall(r'<code id="token">(fl_[^<]+)</code>', page.text)
+    mine = here.client.get("/v1/me", headers={"Authorization": f"Bearer {secret}"}).json()
+    assert (mine["name"], mine["role"], mine["tenant"]) == ("alice", "member", "vision")
+    assert "no-store" in page.headers["cache-control"]
+    admin = browser.get("/admin").text
+    assert ("alice" in admin, secret in admin) == (True, False)
+    for wrong in ({"name": "a", "role": "member"}, {"name": "<b>", "role": "viewer"}, {"name": "a", "role": "king"}):
+        assert send(browser, "/admin/tokens", **wrong).status_code == 409, wrong
+    assert send(signed_in(here, Role.VIEWER), "/admin/tokens", name="a", role="viewer").status_code == 403
+
+
 def test_a_weight_is_set_without_touching_quotas(here: World) -> None:
     quota = {"type": "v100", "nominal": 2, "borrowing_limit": None, "lending_limit": 1}
     here.client.put("/v1/tenants/vision", json={"weight": 1, "quotas": [quota]}, headers=here.admin)
