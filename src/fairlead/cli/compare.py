@@ -15,7 +15,7 @@ from fairlead.model.extras import require
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from fairlead.library.comparing import ComparedSetting, PolicyComparison
+    from fairlead.library.comparison import ComparedSetting, PolicyComparison
     from fairlead.studies.compare.answer import Cell, ComparisonAnswer, PolicyRow, TenantOutcome
 
 MOST_TENANTS = 12  # in the table

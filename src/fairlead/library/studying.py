@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from fairlead.library.comparing import PolicyComparison, compare
+from fairlead.library.comparing import compare
+from fairlead.library.comparison import PolicyComparison
 from fairlead.library.reading import File, Reading, known
 from fairlead.library.rules import WorldRules
 from fairlead.model.errors import InputError
