@@ -467,12 +467,17 @@ def test_a_tenant_has_one_colour_on_every_page_and_for_every_reader(here: World)
             assert '<span class="dot c1" aria-hidden="true"></span>second' in reader.get(path).text, path
 
 
-def test_a_waiting_job_shows_how_fast_it_would_be_on_every_type(here: World) -> None:
+def test_a_waiting_job_shows_its_speed_on_every_type_and_its_checkpoint(here: World) -> None:
     id_ = here.submit(model="resnet50", resources={"accelerators": "v100:1"})
     here.take()
 
+    checkpoint = here.service.directory.path / "leases" / id_ / "checkpoints" / "1" / "state"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(bytes(2048))
+
     page = signed_in(here).get(f"/jobs/{id_}/why").text
 
+    assert "Its checkpoint takes 2 KiB." in page
     assert "Its speed by type" in page
     assert ("enough GPUs are free" in page, "its owner allows v100" in page) == (True, True)
 
