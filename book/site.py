@@ -16,7 +16,6 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from book.commands import command_reference
 from book.contents import GENERATED, PARTS, START
 
 ROOT = Path(__file__).parents[1]
@@ -52,9 +51,16 @@ def build_site(folder: Path) -> list[Page]:
     for file in sorted(files):
         target = folder / _copied(file)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, target)
+        if file in GENERATED:
+            target.write_text(_content(file), encoding="utf-8")
+        else:
+            shutil.copyfile(ROOT / file, target)
     (folder / "book.css").write_text(_css(), encoding="utf-8")
     return pages
+
+
+def _content(file: str) -> str:
+    return GENERATED[file]() if file in GENERATED else (ROOT / file).read_text(encoding="utf-8")
 
 
 def _sources() -> list[str]:
@@ -76,7 +82,7 @@ def _copied(file: str) -> str:
 
 
 def _render(source: str, addresses: Mapping[str, str], files: set[str]) -> Page:
-    text = command_reference() if source == GENERATED else (ROOT / source).read_text(encoding="utf-8")
+    text = _content(source)
     markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     tokens = markdown.parse(text)
     headings = _name_headings(tokens)
@@ -121,7 +127,7 @@ def _target(link: str, source: str, addresses: Mapping[str, str], files: set[str
     if (ROOT / wanted).is_dir():
         wanted = f"{wanted}/README.md"
     if wanted not in addresses:
-        if not (ROOT / wanted).is_file():
+        if wanted not in GENERATED and not (ROOT / wanted).is_file():
             raise FileNotFoundError(f"{source}: the link to {link} leads nowhere; correct it or remove it")
         files.add(wanted)
     there = addresses.get(wanted) or _copied(wanted)

@@ -18,7 +18,12 @@ import prose
 sys.path.insert(0, str(prose.ROOT))
 from book.contents import GENERATED, PARTS
 from book.pictures import FOLDER, PICTURES
+from book.policy_pages import policy_page
+from book.policy_pictures import JOBS, policy_picture
+from book.policy_words import WORDS
 from book.site import build_site
+
+from fairlead.policies import REGISTRY
 
 ABBREVIATION = re.compile(r"(?<![\w/.$`-])[A-Z][A-Z]{1,5}(?![\w`-])")
 # Places in commands, words of shells, and names of models, products and conferences.
@@ -57,7 +62,7 @@ def read(page: Path) -> Anchors:
 def test_every_page_of_the_documentation_is_in_the_contents() -> None:
     listed = {source for part in PARTS.values() for source in part if source.startswith("docs/")}
 
-    assert listed - {GENERATED, "docs/decisions/README.md"} == {
+    assert listed - {*GENERATED, "docs/decisions/README.md"} == {
         f"docs/{path.name}" for path in (prose.ROOT / "docs").glob("*.md")
     }
 
@@ -91,6 +96,25 @@ def test_a_picture_is_current_and_has_words_for_those_who_cannot_see_it(name: st
     assert ElementTree.fromstring(drawn).get("aria-label")
 
 
+def test_every_policy_has_words_for_its_page() -> None:
+    assert WORDS.keys() == REGISTRY.keys()
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_page_of_a_policy_has_its_promises_formula_parameters_and_behaviour(name: str) -> None:
+    page, drawn = policy_page(name), policy_picture(name)
+
+    promises, use, limits, computes, parameters, paper = page.split("\n## ")[1:]
+    assert all(str(promise) in promises for promise in REGISTRY[name].promises)
+    assert (WORDS[name].when in use, WORDS[name].limits in limits) == (True, True)
+    assert len(computes.split("```text")) > 1
+    assert all(f"`{parameter}`" in parameters for parameter in REGISTRY[name].parameters)
+    assert len(paper.splitlines()) > 2
+    ends = re.findall(r"(\w+) (\d+)", drawn.split("each job ends: ")[1].partition("<")[0])
+    assert {job for job, _ in ends} == {job for job, *_ in JOBS}  # all of them run to their end
+    assert ElementTree.fromstring(drawn).get("aria-label")
+
+
 def test_the_readme_is_short_and_leads_with_a_picture() -> None:
     lines = (prose.ROOT / "README.md").read_text(encoding="utf-8").splitlines()
 
@@ -121,3 +145,14 @@ def test_the_commands_of_a_page_run(name: str, tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
+
+
+def test_the_messages_of_the_page_about_trouble_exist() -> None:
+    page = (prose.ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    messages = re.findall(r"^\| `(.*?)` \|", page, re.MULTILINE)
+    source = " ".join(path.read_text(encoding="utf-8") for path in (prose.ROOT / "src").rglob("*.py"))
+    joined = re.sub(r'"\s*f?"', "", source)
+
+    assert len(messages) > 5
+    for part in (part.strip() for message in messages for part in message.split("...") if part.strip()):
+        assert part in joined, part

@@ -81,7 +81,7 @@ def libraries_of(name: str, extras: frozenset[str]) -> frozenset[str]:
             requirement = Requirement(line)
             marker = requirement.marker
             if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *wanted)):
-                todo.append((requirement.name.lower(), frozenset(requirement.extras)))
+                todo.append((requirement.name.lower().replace("_", "-"), frozenset(requirement.extras)))
     return frozenset(found)
 
 

@@ -9,8 +9,8 @@ TYPE_CHECKING = False  # as type checkers read it; the module `typing` would be 
 if TYPE_CHECKING:
     from fairlead.library.advising import Advice, advise
     from fairlead.library.benching import bench
-    from fairlead.library.comparing import PolicyComparison as Comparison
     from fairlead.library.comparing import compare
+    from fairlead.library.comparison import PolicyComparison as Comparison
     from fairlead.library.fairness import allocate, audit
     from fairlead.library.futures import what_if
     from fairlead.library.live import JobClient as Client
@@ -35,7 +35,7 @@ _WHERE = {  # name -> module, and its name there if that is another
     "AsyncClient": "library.live_async:AsyncJobClient",
     "Client": "library.live:JobClient",
     "Cluster": "model.cluster",
-    "Comparison": "library.comparing:PolicyComparison",
+    "Comparison": "library.comparison:PolicyComparison",
     "FairleadError": "model.errors",
     "Run": "library.simulating:SimulatedRun",
     "Table": "library.table:ResultTable",

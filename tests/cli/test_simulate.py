@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from checker import check_journal
 from fairlead.cli.main import main
 from fairlead.cli.run_table import LABELS
+from fairlead.cli.serve import serve
+from fairlead.cli.world import WorldOptions
 from fairlead.model.allocation import Level
 from fairlead.policies import REGISTRY
 
@@ -551,3 +554,13 @@ def test_a_file_of_changes_that_is_wrong_is_named(files: Path, simulate: Simulat
     (files / "changes.csv").write_text("time,change,node,gpu,gpus\n10m,shrink,new,v100,4\n")
 
     complains(simulate(cluster_changes="changes.csv"), 2, "changes.csv", "line 2", "shrink")
+
+
+@pytest.mark.parametrize("name", ["round_", "min_run"])
+def test_the_help_of_the_simulator_names_the_defaults_of_a_service_that_differ(name: str) -> None:
+    live = inspect.signature(serve).parameters[name].default
+    (field,) = [field for field in fields(WorldOptions) if field.name == name]
+    annotation = get_type_hints(WorldOptions, include_extras=True)[name]
+
+    assert field.default != live
+    assert f"{live} in `fairlead serve`" in annotation.__metadata__[0].help

@@ -73,7 +73,7 @@ def test_keywords_have_the_names_and_defaults_of_the_options() -> None:
         assert mine[name] == options[name], name
     assert {field.name for field in fields(Running)} <= mine.keys()
     world = {field.name.rstrip("_") for kind in (WorldRules, Reading) for field in fields(kind)}
-    files = {"report", "figures", "window", "csv", "output"}
+    files = {"report", "figures", "window", "csv", "jobs_csv", "output"}
     assert {name.rstrip("_") for name in options} - mine.keys() - world == files
 
 
@@ -108,6 +108,23 @@ def test_tables_have_units_and_tenants(compared: fairlead.Comparison) -> None:
     assert compared.runs.units["envy_max"] == "ratio"
     assert set(compared.tenants["tenant"].tolist()) == {"tenant-1", "tenant-2"}
     assert "means over seeds" in compared._repr_html_()
+
+
+def test_the_jobs_of_all_runs_are_one_table_and_one_file(compared: fairlead.Comparison, tmp_path: Path) -> None:
+    jobs = compared.jobs
+    for run in compared.runs.rows():
+        mine = jobs.where(**{name: run[name] for name in ("trace", "cluster", "policy", "seed")})
+        assert len(mine) == run["jobs_finished"]
+        assert mine["jct_s"].mean() == pytest.approx(run["jct_mean_s"])
+        assert np.nanmax(mine["ftf"]) == pytest.approx(run["ftf_max"])
+
+    compared.write_jobs_csv(tmp_path / "jobs.csv")
+
+    kind, *lines = (tmp_path / "jobs.csv").read_text().splitlines()
+    rows = list(csv.DictReader(lines))
+    assert kind == "# fairlead: compare-jobs/1"
+    assert [(row["policy"], row["job"]) for row in rows] == [(row["policy"], row["job"]) for row in jobs.rows()]
+    assert float(rows[0]["jct_s"]) == jobs["jct_s"][0]
 
 
 def test_the_best_is_bold_only_where_the_paired_test_supports_it(tmp_path: Path) -> None:

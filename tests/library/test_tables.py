@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fairlead
 from fairlead import Table
 from fairlead.library.table import table_of
 from fairlead.model.errors import FairleadError, InputError
@@ -141,3 +142,18 @@ def test_arrow_and_parquet_keep_units(tmp_path: Path) -> None:
     table = parquet.read_table(path)
     assert table.to_pydict() == TABLE.to_dict()
     assert table.schema.field("jct_s").metadata == {b"unit": b"s"}
+
+
+def test_parquet_of_a_comparison_is_read_back_by_polars_and_pandas(tmp_path: Path) -> None:
+    polars, pandas = pytest.importorskip("polars"), pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    generate, path = {"tenants": 2}, str(tmp_path / "runs.parquet")
+    compared = fairlead.compare(
+        "v100:2,k80:2", "fifo,las", generate=generate, jobs=6, seeds="0..1", workers=1, state=tmp_path / "state"
+    )
+
+    compared.runs.to_parquet(path)
+
+    for frame in (polars.read_parquet(path).to_dicts(), pandas.read_parquet(path).to_dict("records")):
+        assert [(row["policy"], row["seed"]) for row in frame] == [("fifo", 0), ("las", 0), ("fifo", 1), ("las", 1)]
+        assert [row["jct_mean_s"] for row in frame] == compared.runs["jct_mean_s"].tolist()

@@ -244,6 +244,15 @@ def test_the_cluster_is_scrubbed_back_to_its_beginning(opened: Opened) -> None:
     page.context.close()
 
 
+def test_a_decision_says_how_long_it_took(opened: Opened) -> None:
+    page = opened.sign_in(opened.admin())
+    page.click("nav >> text=Decisions")
+    page.click("#decisions tbody th a")
+
+    page.wait_for_selector("text=Decided and stored in")
+    page.context.close()
+
+
 def test_a_waiting_job_is_explained_and_seen_to_start(opened: Opened) -> None:
     """From the queue to the page of the job; the page follows without being loaded again."""
     page = opened.sign_in(opened.admin())

@@ -31,6 +31,7 @@ from fairlead.service.web.history import grants_of
 from fairlead.service.web.pages_session import own_path
 from fairlead.service.web.pages_tenants import MOST_IN_MATRIX, envy_matrix
 from fairlead.service.web.previewing import PreviewTask, answer_task
+from fairlead.service.web.rendering import duration
 from fairlead.service.web.rights import PAGES
 from fairlead.service.web.sessions import LIFETIME_S, MOST_OF_A_TOKEN, Sessions, cookie_name
 from fairlead.service.web.site import PARTS
@@ -391,6 +392,22 @@ def test_an_operator_changes_nodes_weights_policy_and_tokens(here: World) -> Non
     assert send(browser, "/admin/tenants/vision", weight="much").status_code == 409
 
 
+def test_a_token_is_created_and_shown_once(here: World) -> None:
+    browser = signed_in(here)
+
+    page = send(browser, "/admin/tokens", name="alice", role="member", tenant="vision", lifetime="1d")
+
+    (secret,) = re.findall(r'<code id="token">(fl_[^<]+)</code>', page.text)
+    mine = here.client.get("/v1/me", headers={"Authorization": f"Bearer {secret}"}).json()
+    assert (mine["name"], mine["role"], mine["tenant"]) == ("alice", "member", "vision")
+    assert "no-store" in page.headers["cache-control"]
+    admin = browser.get("/admin").text
+    assert ("alice" in admin, secret in admin) == (True, False)
+    for wrong in ({"name": "a", "role": "member"}, {"name": "<b>", "role": "viewer"}, {"name": "a", "role": "king"}):
+        assert send(browser, "/admin/tokens", **wrong).status_code == 409, wrong
+    assert send(signed_in(here, Role.VIEWER), "/admin/tokens", name="a", role="viewer").status_code == 403
+
+
 def test_a_weight_is_set_without_touching_quotas(here: World) -> None:
     quota = {"type": "v100", "nominal": 2, "borrowing_limit": None, "lending_limit": 1}
     here.client.put("/v1/tenants/vision", json={"weight": 1, "quotas": [quota]}, headers=here.admin)
@@ -414,7 +431,7 @@ def test_quotas_are_set_without_touching_the_weight_and_checked(here: World) -> 
     terms = here.service.reads.tenants()["vision"]
     assert (terms.weight, terms.quotas) == (2.0, (Quota("v100", 3, 1, 2), Quota("k80", 1)))
     page = browser.get("/admin").text
-    assert ('value="v100=3+1-2, k80=1"' in page, "weight 2.0, quotas v100=3+1-2, k80=1" in page) == (True, True)
+    assert ('value="v100=3+1-2, k80=1"' in page, "weight 2, quotas v100=3+1-2, k80=1" in page) == (True, True)
     for wrong in ("v100", "v100=much", "h100=1", "v100=1,v100=2", "v100=1-2", "v100=99999999", f"{'x' * 300}=1", ""):
         assert send(browser, "/admin/tenants/vision", quotas=wrong).status_code == 409, wrong
     send(browser, "/admin/tenants/vision", quotas="none")
@@ -440,7 +457,40 @@ def test_quotas_are_previewed_and_replace_those_of_before(here: World) -> None:
     assert used(nothing[:1])[0] == 0.0
     assert used([])[1] > 0.0
     form = signed_in(here).get("/what-if?tenant=own&weight=&quotas=v100%3D1").text
-    assert ("Give own quotas v100=1" in form, "quotas=v100%3D1&" in html.unescape(form)) == (True, True)
+    assert ("Give own" in form, "quotas=v100%3D1&" in html.unescape(form)) == (False, True)
+    assert "Give own quotas v100=1" in signed_in(here).get("/what-if/answer?tenant=own&quotas=v100%3D1").text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "-"), (0, "0s"), (0.0214, "21 ms"), (0.9996, "1s"), (31.42, "31s"), (90, "1m 30s")]
+)
+def test_durations_are_read_at_a_glance(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_tenant_has_one_colour_on_every_page_and_for_every_reader(here: World) -> None:
+    for tenant in ("first", "second"):
+        here.submit(tenant=tenant)
+    here.take()
+
+    for reader in (signed_in(here), signed_in(here, Role.MEMBER, "second")):
+        for path in ("/queue?show=all", "/tenants"):
+            assert '<span class="dot c1" aria-hidden="true"></span>second' in reader.get(path).text, path
+
+
+def test_a_waiting_job_shows_its_speed_on_every_type_and_its_checkpoint(here: World) -> None:
+    id_ = here.submit(model="resnet50", resources={"accelerators": "v100:1"})
+    here.take()
+
+    checkpoint = here.service.directory.path / "leases" / id_ / "checkpoints" / "1" / "state"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(bytes(2048))
+
+    page = signed_in(here).get(f"/jobs/{id_}/why").text
+
+    assert "Its checkpoint takes 2 KiB." in page
+    assert "Its speed by type" in page
+    assert ("enough GPUs are free" in page, "its owner allows v100" in page) == (True, True)
 
 
 def test_only_admins_may_preview_or_change(shared: World) -> None:
@@ -462,9 +512,9 @@ def test_a_change_is_previewed_by_simulation(here: World) -> None:
     form = browser.get("/what-if?policy=las&horizon=1h").text
     answer = browser.get("/what-if/answer?policy=las&node=v100-1&horizon=1h")
 
-    assert "Switch to las" in form
     assert answer.status_code == 200
     assert "mean JCT" in answer.text
+    assert ("Switch to las" in form, "Switch to las" in answer.text) == (False, True)  # a button comes with the answer
     assert browser.get("/what-if/answer?node=nowhere").status_code == 422
 
 

@@ -206,7 +206,7 @@ def test_a_running_job_has_its_speeds_and_why_it_is_on_no_other_type() -> None:
     assert answer.stay.end_s == pytest.approx(20.0 + 1e6 / 4.0)
     notes = {row.type: (row.relative, row.note) for row in answer.stay.speeds}
     assert notes == {
-        "v100": (1.0, "0 of the 2 GPUs that it asks for are free"),
+        "v100": (1.0, "no GPU is free"),
         "p100": (0.5, "it is here"),
         "k80": (0.25, "no faster than here"),
     }

@@ -221,9 +221,14 @@ def test_the_page_never_scrolls_sideways(opened: tuple[Any, list[str], list[str]
 
     needed, had = page.evaluate("(e => [e.scrollWidth, e.clientWidth])(document.documentElement)")
     regions = page.evaluate("[...document.querySelectorAll('.scroll')].map(e => e.tabIndex)")
+    left, right = page.evaluate(
+        "(e => [e.left, innerWidth - e.right])(document.querySelector('main').getBoundingClientRect())"
+    )
+    bar = page.evaluate("document.querySelector('.bar').offsetWidth")
 
     resize(page, 1280)
     assert needed <= had
+    assert (abs(left - right) <= 1, bar) == (True, width)  # in the middle, below a bar from edge to edge
     assert len(regions) > 3
     assert set(regions) == {0}
 

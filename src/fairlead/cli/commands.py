@@ -148,6 +148,7 @@ _TABLE: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     "This program": (
+        ("config", "config:app", "The configuration of this user."),
         ("completion", "completion", "Print a script that completes commands and options in a shell."),
         ("version", "version", "Print the version."),
     ),

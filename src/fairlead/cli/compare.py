@@ -15,7 +15,7 @@ from fairlead.model.extras import require
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from fairlead.library.comparing import ComparedSetting, PolicyComparison
+    from fairlead.library.comparison import ComparedSetting, PolicyComparison
     from fairlead.studies.compare.answer import Cell, ComparisonAnswer, PolicyRow, TenantOutcome
 
 MOST_TENANTS = 12  # in the table
@@ -69,6 +69,10 @@ class OutputFiles:
         str | None, typer.Option("--window", help="Hours to show in the Gantt charts.", metavar="FROM..TO")
     ] = None
     csv: Annotated[str | None, typer.Option("--csv", help="Write one line per run here.", metavar="FILE")] = None
+    jobs_csv: Annotated[
+        str | None,
+        typer.Option("--jobs-csv", help="Write one line per finished job of every run here.", metavar="FILE"),
+    ] = None
 
     def shown_h(self) -> tuple[float, float] | None:
         return None if self.window is None else parse_hours(self.window)
@@ -121,6 +125,16 @@ def compare(
         bool,
         typer.Option("--audit", help="Also audit every run: envy and sharing incentives, in --csv and -o json."),
     ] = False,
+    fillings: Annotated[
+        int | None,
+        typer.Option(
+            help="Fill in what the trace lacks (models, tenants) in N ways; say what holds in all.", metavar="N"
+        ),
+    ] = None,
+    fill_types: Annotated[
+        str | None,
+        typer.Option(help="Assume in turn that durations were measured on these GPU types.", metavar="A,B,..."),
+    ] = None,
     files: OutputFiles,
     running: Running,
     importing: Importing,
@@ -144,6 +158,8 @@ def compare(
             loads=loads,
             jobs=jobs,
             audit=audit,
+            fillings=fillings,
+            fill_types=fill_types,
             progress=report,
             **running.given(),
             **importing.given(),
@@ -168,6 +184,8 @@ def show_results(
             print_json({**compared.to_json(), "files": written})
         else:
             print_tables(compared.settings)
+            if compared.fills:
+                _print_conclusions(compared)
             for content, path in written.items():
                 print(f"{content}: {path}")
     answers = [setting.comparison.answer for setting in compared.settings]
@@ -189,6 +207,9 @@ def write_files(
     """Write the files and add each path to `written`, by its content, as soon as the file exists."""
     if files.csv:
         written["runs"], written["tenants"] = map(str, compared.write_csv(files.csv))
+    if files.jobs_csv:
+        compared.write_jobs_csv(files.jobs_csv)
+        written["jobs"] = files.jobs_csv
     if files.report:
         written["report"] = ", ".join(map(str, compared.write_page(files.report, shown_h)))
     if files.figures:
@@ -229,6 +250,25 @@ def print_comparison(answer: ComparisonAnswer) -> None:
             _print_tenants(answer, load)
     print_failures([answer])
     print_notes([answer])
+
+
+def _print_conclusions(compared: PolicyComparison) -> None:
+    """Print which policy is best in each metric, and in how many of the ways to fill in the trace."""
+    several = len(compared.held_conclusions()) > 1
+    for labels, found in compared.held_conclusions():
+        rows = [
+            [
+                one.label,
+                one.best,
+                f"{one.holds} of {one.ways}",
+                ", ".join(f"{k}: {n}" for k, n in one.otherwise.items()) or "-",
+            ]
+            for one in found
+        ]
+        at = f": {labels['trace']} on {labels['cluster']}" if several else ""
+        print_table(
+            f"What holds however the trace is filled in{at}", ["metric", "best", "in ways", "otherwise"], rows, left=4
+        )
 
 
 def print_notes(answers: Sequence[ComparisonAnswer]) -> None:

@@ -20,7 +20,7 @@ def demo(
     output: Output = Format.table,
 ) -> None:
     """Compare the four systems, two of them also improved, and five baselines on the built-in mixed cluster and workload."""
-    from fairlead.library.comparing import ComparedSetting, PolicyComparison
+    from fairlead.library.comparison import ComparedSetting, PolicyComparison
     from fairlead.studies.compare.compare import compare
     from fairlead.studies.compare.demo import CLUSTER, demo_request
     from fairlead.studies.runs.process_pool import run_in_processes

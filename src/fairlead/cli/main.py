@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from fairlead import __version__
 from fairlead.cli.commands import COMMANDS, INTRODUCTION, overview
+from fairlead.cli.configured import apply_defaults
 from fairlead.cli.output import print_lines
 from fairlead.cli.repeated import refuse_repeated
 from fairlead.model.errors import FairleadError
@@ -63,6 +64,7 @@ def load_command(name: str) -> Any:
     command: Any = typer.main.get_group(value) if isinstance(value, typer.Typer) else typer.main.get_command(alone)
     command.name = name
     refuse_repeated(command)
+    apply_defaults(name, command)
     return command
 
 

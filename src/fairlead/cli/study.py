@@ -13,7 +13,7 @@ from fairlead.cli.output import PIPED_COLUMNS, Format, Output, print_wrapped_tab
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairlead.library.comparing import ComparedSetting
+    from fairlead.library.comparison import ComparedSetting
 
 SHOWN = ("jct_mean", "jct_p99", "makespan", "ftf_max")  # metrics in the table
 

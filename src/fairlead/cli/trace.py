@@ -57,6 +57,7 @@ def stats(
     """Show the jobs, span, load, widths, durations, tenants and GPU-hours of a trace."""
     from dataclasses import asdict
 
+    from fairlead.studies.compare.fillings import filled_in
     from fairlead.traces.clusters import read_cluster
     from fairlead.traces.stats import trace_stats
 
@@ -73,9 +74,9 @@ def stats(
 
         draw_trace(trace, summary, figure)
     if output is Format.json:
-        print_json({**asdict(summary), "assumptions": list(trace.notes)})
+        print_json({**asdict(summary), "assumptions": list(trace.notes), "filled_in": dict(trace.filled)})
         return
-    _print_stats(asdict(summary), list(trace.notes))
+    _print_stats(asdict(summary), list(trace.notes), filled_in(trace))
 
 
 @app.command()
@@ -124,7 +125,7 @@ def generate(
         print(f"wrote {counted(len(trace.jobs), 'job')} to {out}", *trace.notes, sep="\n  ")
 
 
-def _print_stats(summary: dict[str, Any], notes: list[str]) -> None:
+def _print_stats(summary: dict[str, Any], notes: list[str], filled: list[str]) -> None:
     shares = summary["gpu_hours_by_tenant"]
     duration = summary["duration_s"]
     rows = [
@@ -142,6 +143,7 @@ def _print_stats(summary: dict[str, Any], notes: list[str]) -> None:
         ["models", _counts(summary["models"])],
         ["tenants", _counts(summary["tenants"])],
         ["GPU-hours by tenant", _counts({name: round(hours) for name, hours in shares.items()})],
+        ["filled in", ", ".join(filled) or "nothing"],
         ["assumptions", "\n".join(notes) or "-"],
     ]
     print_table(summary["name"], ["property", "value"], rows, left=2)

@@ -20,12 +20,20 @@ if TYPE_CHECKING:
 class WorldOptions:
     """Options of rounds and of the simulated world, shared by all commands that simulate."""
 
-    round_: Annotated[str, typer.Option("--round", help="Length of a round.", metavar="DURATION")] = "360"
+    round_: Annotated[
+        str, typer.Option("--round", help="Length of a round; 60s in `fairlead serve`.", metavar="DURATION")
+    ] = "360"
     decide: Annotated[
-        str, typer.Option("--decide", help="Decide at `rounds` only, or at `events` inside a round too.")
+        str,
+        typer.Option(
+            "--decide", help="Decide at `rounds` only, or at `events` inside a round too, as `fairlead serve` does."
+        ),
     ] = "rounds"
     min_run: Annotated[
-        str, typer.Option("--min-run", help="A job keeps its GPUs at least this long.", metavar="DURATION")
+        str,
+        typer.Option(
+            "--min-run", help="A job keeps its GPUs at least this long; 60s in `fairlead serve`.", metavar="DURATION"
+        ),
     ] = "0s"
     preemption_limit: PreemptionLimit = None
     tenant_preemption_limit: TenantPreemptionLimit = None

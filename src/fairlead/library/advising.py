@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead.library.comparing import (
     ALL,
-    PolicyComparison,
     compare,
     generator_of,
     generator_options,
     policies_of,
     seeds_of,
 )
+from fairlead.library.comparison import PolicyComparison
 from fairlead.library.own_policies import AnyReference
 from fairlead.library.reading import File, Reading, build, read_cluster
 from fairlead.library.rules import Duration, Numbers

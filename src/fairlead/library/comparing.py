@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from fairlead.library.comparison import ComparedSetting, PolicyComparison
 from fairlead.library.grids import JOBS, Labels, grid_of
 from fairlead.library.own_policies import AnyReference, reference_of, split_policies
 from fairlead.library.reading import File, Reading, build, known, read_cluster
 from fairlead.library.rules import Duration, WorldRules
 from fairlead.library.simulating import SimulationOptions, refuse_reading
-from fairlead.library.table import ResultTable, column_of, table_of
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.units import positive_duration
@@ -25,9 +22,8 @@ from fairlead.model.words import choose, parse_pairs
 from fairlead.policies import REGISTRY
 from fairlead.policies.policy import Knows
 from fairlead.studies.compare import compare as study
-from fairlead.studies.compare.answer import ComparisonAnswer, Metric, PolicyRow, TenantOutcome
-from fairlead.studies.compare.compare import Comparison, Executor, Request
-from fairlead.studies.compare.table import METRICS, MORE_METRICS, column_name, run_line, run_rows, write_all_csv
+from fairlead.studies.compare.compare import Executor, Request
+from fairlead.studies.compare.fillings import BY_REFERENCE, filled_in
 from fairlead.studies.compare.workloads import Generated, Workload, from_file, from_generator, from_trace
 from fairlead.studies.policy_lab.plugins import PolicyRef
 from fairlead.studies.runs.store import Store, default_folder
@@ -52,6 +48,8 @@ def compare(
     loads: str | Sequence[float] | None = None,
     jobs: int | None = None,
     audit: bool = False,
+    fillings: int | None = None,
+    fill_types: str | Sequence[str] | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
     budget: Duration | None = None,
     state: File | None = None,
@@ -73,6 +71,9 @@ def compare(
     `vary` repeats all of it for every combination of values: `{"round": ["1m", "6m"], "tenants": [2, 20]}`; its names are
     options, `jobs`, and what `generate` takes. After a CPU time of `budget` no further run starts.
 
+    `fillings` fills in what a trace file lacks in that many ways (seeds 0, 1, ...), and `fill_types` assumes in turn that its
+    durations were measured on each of these GPU types; `conclusions` then says what holds however it is filled in.
+
     Finished runs are kept in `state` and are not run again; runs of policies that are values are not kept, and run in this
     process, while the others run in `workers` processes.
     """
@@ -87,6 +88,8 @@ def compare(
     refuse_repeats("--trace", [_label_of_trace(one) for one in traces])
     refuse_repeats("--cluster", [_label_of_cluster(one) for one in clusters])
     from_all, named = policies_of(policies)
+    if fillings is not None or fill_types is not None:
+        seeds, vary = ways_to_fill(fillings, fill_types, seeds, traces, {**(vary or {})})
     pairs = None if generate is None else generator_options(generate)
     fixed = {**(pairs or {}), **given, JOBS: jobs}
     requests: list[Request] = []
@@ -102,139 +105,23 @@ def compare(
             no_policy: Any = None  # each run has its own policy
             setup = rules.setup(hardware, Trace((), "", ""), profile, no_policy, aliases=reading.aliases())
             able, left_out = study.split_by_world(from_all, setup.world)
+            workload = _workload(one, spec, reading, hardware, point.jobs or jobs)
+            gaps = gaps_of(workload, one) if fillings is not None else []
             request = Request(
                 policies=[*able, *named],
                 seeds=seeds_of(seeds),
                 loads=loads_of(loads),
-                workload=_workload(one, spec, reading, hardware, point.jobs or jobs),
+                workload=workload,
                 setup=setup,
                 skip_impossible=rules.skip_impossible,
                 audit=audit,
-                notes=left_out,
+                notes=(*left_out, *gaps),
             )
             requests.append(request)
             labels.append({"trace": _label_of_trace(one), "cluster": _label_of_cluster(other), **point.labels})
     done = study.compare_all(requests, run_all, store_of(state, fresh=fresh), progress, budget_s)
-    return PolicyComparison(tuple(map(ComparedSetting, labels, done)))
-
-
-@dataclass(frozen=True, eq=False)
-class ComparedSetting:
-    """One workload on one cluster under one set of rules, with all policies."""
-
-    labels: Labels  # trace, cluster, and what is varied
-    comparison: Comparison
-
-
-@dataclass(frozen=True, eq=False)
-class PolicyComparison:
-    """The results of a comparison. With several settings, their labels are the first columns of each table."""
-
-    settings: tuple[ComparedSetting, ...]
-
-    @property
-    def answer(self) -> ComparisonAnswer:
-        """The whole document of the only setting; see `settings` for several."""
-        if len(self.settings) != 1:
-            raise InputError(f"there are {len(self.settings)} settings; read each from `settings`")
-        return self.settings[0].comparison.answer
-
-    @cached_property
-    def table(self) -> ResultTable:
-        """One row per policy (and setting, and load): means over seeds with their spread, the best marked where a paired
-        test over seeds supports it.
-        """
-        rows = [(labels, row) for labels, answer in self._labelled for row in answer.rows]
-        has_loads = any(row.load is not None for _, row in rows)
-        columns: dict[str, Any] = {name: column_of([labels[name] for labels, _ in rows]) for name in rows[0][0]}
-        columns["policy"] = column_of([row.policy for _, row in rows])
-        if has_loads:
-            columns["load"] = column_of([row.load for _, row in rows])
-        columns["runs"] = column_of([row.runs for _, row in rows])
-        cells = {column_name(metric): [row.metrics[metric.name] for _, row in rows] for metric in METRICS}
-        columns |= {name: column_of([cell.mean for cell in column]) for name, column in cells.items()}
-        spread = {name: _floats([cell.sd for cell in column]) for name, column in cells.items()}
-        best = {name: np.array([cell.best for cell in column]) for name, column in cells.items()}
-        return ResultTable("means over seeds", columns, _units(METRICS), spread, best)
-
-    @cached_property
-    def runs(self) -> ResultTable:
-        """One row per run, with its seed; the column `failed` has the reason of a run that failed."""
-        rows = [run_line(labels, run) for labels, answer in self._labelled for run in run_rows(answer)]
-        return table_of("runs", rows, _units((*METRICS, *MORE_METRICS)), list(rows[0]))
-
-    @cached_property
-    def tenants(self) -> ResultTable:
-        """One row per tenant and policy, as means over seeds."""
-        names = [field.name for field in fields(TenantOutcome)]
-        outcomes = [(labels, outcome) for labels, answer in self._labelled for outcome in answer.tenants]
-        rows = [{**labels, **{name: getattr(outcome, name) for name in names}} for labels, outcome in outcomes]
-        units = {name: "s" if name.endswith("_s") else "ratio" for name in names[4:-1]}
-        return table_of("tenants", rows, {**units, "gpu_hours": "GPU-hours"}, [*self._labelled[0][0], *names])
-
-    def row(self, policy: str, load: float | None = None) -> PolicyRow:
-        """The row of a policy, with the spread, the range and the p-value of every metric."""
-        names = {row.policy: row for row in self.answer.rows_at(load)}
-        return names[choose("policy", policy, names)]
-
-    @property
-    def failures(self) -> list[str]:
-        """Runs that failed, with their reasons."""
-        return [
-            f"{one.policy} (seed {one.seed}): {one.reason}" for _, answer in self._labelled for one in answer.failures
-        ]
-
-    def write_page(self, path: File, window_h: tuple[float, float] | None = None) -> list[Path]:
-        """Write a page for the browser; with several settings, one for each, numbered. `window_h` is for Gantt charts."""
-        from fairlead.studies.report.page import write_page
-
-        paths = numbered(Path(path), len(self.settings))
-        for one, setting in zip(paths, self.settings, strict=True):
-            write_page(setting.comparison, str(one), window_h)
-        return paths
-
-    def write_figures(self, folder: File, window_h: tuple[float, float] | None = None) -> list[Path]:
-        """Draw PDF and PNG figures into a folder; with several settings, into one for each, numbered."""
-        from fairlead.studies.report.comparison_figures import draw_all
-
-        several, paths = len(self.settings) > 1, list[Path]()
-        for number, setting in enumerate(self.settings, start=1):
-            where = Path(folder, str(number)) if several else Path(folder)
-            paths += map(Path, draw_all(setting.comparison, str(where), window_h))
-        return paths
-
-    def write_csv(self, path: File) -> list[Path]:
-        """Write the files of `fairlead compare --csv`: a line per run, and one per tenant in a second file."""
-        beside = write_all_csv(self._labelled, str(path))
-        return [Path(path), Path(beside)]
-
-    def to_json(self) -> dict[str, Any]:
-        """The document that `fairlead compare -o json` prints."""
-        if len(self.settings) == 1:
-            return self.answer.to_json()
-        return {
-            "fairlead": "compare-settings/1",
-            "settings": [{"labels": one.labels, **one.comparison.answer.to_json()} for one in self.settings],
-        }
-
-    @property
-    def _labelled(self) -> list[tuple[dict[str, str], ComparisonAnswer]]:
-        several = len(self.settings) > 1
-        return [(one.labels if several else {}, one.comparison.answer) for one in self.settings]
-
-    def __repr__(self) -> str:
-        first = self.settings[0].comparison.answer
-        return (
-            f"<Comparison of {', '.join(first.policy_names)} in {len(self.settings)} settings, {len(self.runs)} runs>"
-        )
-
-    def _repr_html_(self) -> str:
-        return self.table._repr_html_()
-
-
-def numbered(path: Path, count: int) -> list[Path]:
-    """The path itself, or `page-1.html`, `page-2.html`, ... if there are several."""
-    return [path] if count == 1 else [path.with_name(f"{path.stem}-{i}{path.suffix}") for i in range(1, count + 1)]
+    settings = tuple(map(ComparedSetting, labels, done))
+    return PolicyComparison(settings, fills=fillings is not None or fill_types is not None)
 
 
 def _workload(
@@ -248,6 +135,38 @@ def _workload(
         return from_trace(trace, profile, cluster, jobs)
     options = {"format": reading.trace_format, **reading.choices()}
     return from_file(str(trace), profile, cluster, jobs, options)
+
+
+def ways_to_fill(
+    fillings: int | None,
+    types: str | Sequence[str] | None,
+    seeds: str | int | Sequence[int],
+    traces: Sequence[Trace | File],
+    vary: dict[str, Sequence[Any]],
+) -> tuple[str | int | Sequence[int], dict[str, Sequence[Any]]]:
+    """The seeds, and what is varied: every combination is a way to fill in what the traces lack."""
+    if not traces or any(isinstance(one, Trace) for one in traces):
+        raise InputError("--fillings and --fill-types fill in what a trace file lacks; name the file with --trace")
+    if fillings is not None:
+        if str(seeds) != "0":
+            raise InputError("--fillings chooses the seeds itself; leave out --seeds or --fillings")
+        if not 1 <= fillings <= MOST_SEEDS:
+            raise InputError(f"--fillings is {fillings}; wanted a whole number from 1 to {MOST_SEEDS}")
+        seeds = f"0..{fillings - 1}"
+    if types is not None:
+        vary["reference"] = types.split(",") if isinstance(types, str) else list(types)
+    return seeds, vary
+
+
+def gaps_of(workload: Workload, trace: File) -> list[str]:
+    """What is filled in differently by each seed; refuses a trace that has nothing of that kind."""
+    gaps = [gap for gap in filled_in(workload(None, 0)) if not gap.startswith(BY_REFERENCE)]
+    if not gaps:
+        raise InputError(
+            f"--fillings: {trace} names the model of every job, and no tenants are drawn, so there is one way to read it; "
+            "leave the option out"
+        )
+    return [f"filled in by the seed, because the trace lacks it: {', '.join(gaps)}"]
 
 
 def find_executor(name: str, workers: int, address: str | None) -> Executor:
@@ -348,11 +267,3 @@ def _label_of_trace(trace: Trace | File | None) -> str:
     if trace is None:
         return "generated"
     return trace.name if isinstance(trace, Trace) else str(trace)
-
-
-def _units(metrics: Sequence[Metric]) -> dict[str, str]:
-    return {column_name(metric): metric.unit for metric in metrics}
-
-
-def _floats(values: Sequence[float | None]) -> Any:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

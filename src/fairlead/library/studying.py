@@ -14,6 +14,8 @@
       tenants: [4, 20]
     budget: 2h                                    # of CPU time
 
+`fillings` and `fill_types`, as in `fairlead compare`, vary what a trace lacks.
+
 Clusters and traces are looked for beside the study file first.
 """
 
@@ -25,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from fairlead.library.comparing import PolicyComparison, compare
+from fairlead.library.comparing import compare
+from fairlead.library.comparison import PolicyComparison
 from fairlead.library.reading import File, Reading, known
 from fairlead.library.rules import WorldRules
 from fairlead.model.errors import InputError
@@ -36,7 +39,10 @@ if TYPE_CHECKING:
     from fairlead.library.rules import Duration
 
 KIND = "study/1"
-KEYS = ("cluster", "trace", "generate", "policies", "seeds", "loads", "jobs", "audit", "options", "vary", "budget")
+KEYS = (
+    *("cluster", "trace", "generate", "policies", "seeds", "loads", "jobs", "audit", "fillings", "fill_types"),
+    *("options", "vary", "budget"),
+)
 
 
 def study(
@@ -85,11 +91,12 @@ def read_study(path: str) -> dict[str, Any]:
     for key in ("cluster", "trace"):
         if key in keywords:
             keywords[key] = [_beside(path, str(word)) for word in _listed(keywords[key])]
-    for key in ("policies", "loads"):
+    for key in ("policies", "loads", "fill_types"):
         if key in keywords:
             keywords[key] = _listed(keywords[key])
-    if "jobs" in fields:
-        keywords["jobs"] = fields["jobs"].whole()
+    for key in ("jobs", "fillings"):
+        if key in fields:
+            keywords[key] = fields[key].whole()
     if not isinstance(keywords.get("seeds", 0), str | int | list):
         raise fields["seeds"].error(f"seeds is {keywords['seeds']}; wanted 0..9, or whole numbers")
     if not isinstance(keywords.get("generate", {}), str | dict):

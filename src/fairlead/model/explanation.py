@@ -67,6 +67,7 @@ class TypeSpeed:
     )
     free: int = field(metadata=_says("GPUs of the type that are free now."))
     note: str = field(metadata=_says("Why it is, or is not, on this type."))
+    samples_per_s: float = field(default=0.0, metadata=_says("The same speed in samples; 0: it cannot run there."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,9 @@ class Explanation:
     expected_s: float | None = field(metadata=_says("When it starts if nothing is changed, by a simulation."))
     remedies: tuple[Remedy, ...] = field(metadata=_says("What would make it start earlier."))
     unchecked: str | None = field(metadata=_says("Why remedies were not checked, or not all of them."))
+    speeds: tuple[TypeSpeed, ...] = field(
+        default=(), metadata=_says("For a job without GPUs that may get some: its speed by type, the fastest first.")
+    )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -161,6 +165,7 @@ def read_explanation(document: Mapping[str, Any]) -> Explanation:
         "types": tuple(rows("types", ())),
         "holders": tuple(one(Holder, row) for row in rows("holders", ())),
         "remedies": tuple(_remedy(row) for row in rows("remedies", ())),
+        "speeds": tuple(one(TypeSpeed, row) for row in rows("speeds", ())),
     }
     if stay is not None:
         parts["stay"] = one(Stay, {**stay, "speeds": tuple(one(TypeSpeed, row) for row in stay.get("speeds", ()))})

@@ -24,6 +24,9 @@ GAVELS_NAME, GAVELS_TABLE = (
     "(batch size ",
     "the table of speeds of Gavel's traces, simulation_throughputs.json,",
 )
+# What may be filled in: the model, the tenant, and the type on which the duration was measured.
+FILLABLE = ("model", "tenant", "type")
+DRAWN = "drawn"  # by the seed, among the models of the profile
 REFERENCE = "v100"  # if neither the file nor the user names the type that the job ran on
 REFERENCE_NODE_GPUS = 8  # a wider job is assumed to have run on several nodes when its duration was measured
 
@@ -37,8 +40,10 @@ def pick(seed: int, purpose: str, job: str, among: int) -> int:
 class Assigner:
     """Turns rows into jobs and records the rules that it applied."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, *, remembers: bool = True) -> None:
         self.options = options
+        self._remembers = remembers  # what it filled in, by job
+        self.filled: dict[str, tuple[str, ...]] = {}  # FILLABLE facts that the file lacks, by job
         self._used: dict[str, None] = {}  # notes, in the order of first use
         self._unknown: Counter[tuple[str, str]] = Counter()  # jobs by (type that they ran on, type used instead)
         self.past: dict[str, Past] = {}  # by job, if the file says what happened to them
@@ -57,8 +62,10 @@ class Assigner:
 
     def job(self, row: Row) -> JobSpec:
         model, steps, model_from = row.model, row.steps, ""
+        filled: list[str] = []
         if model is None:
             model, model_from = self._model_of(row)
+            filled += ["model"] if model_from == DRAWN else []
         elif self.options.profile and model not in self._known:
             table = GAVELS_TABLE if GAVELS_NAME in model else "a profile that has it"
             raise InputError(
@@ -72,13 +79,18 @@ class Assigner:
             steps = row.duration_s * self._rate(model, reference, row.gpus, row.nodes)
             where = f"{REFERENCE_NODE_GPUS} GPUs to a node" if row.nodes is None else "on as many nodes as the job had"
             self._note(f"steps: duration x rate of the model on {reference}, {where}")
-            if row.ran_on and self.options.reference is None and reference not in (row.ran_on, *row.types):
-                self._unknown[row.ran_on, reference] += 1
+            if self.options.reference is None and reference not in (row.ran_on, *row.types):
+                filled.append("type")
+                if row.ran_on:
+                    self._unknown[row.ran_on, reference] += 1
         if row.ended:
             self._ended[row.ended] += 1
         if row.past is not None:
             self.tells_past = True
             self.past[row.id] = replace(row.past, model_from=model_from or row.past.model_from)
+        filled += [] if row.tenant or self.options.tenants is None else ["tenant"]
+        if filled and self._remembers:
+            self.filled[row.id] = tuple(filled)
         return JobSpec(
             row.id, self._tenant(row), model, row.submit_s, row.gpus, steps,
             row.widths, row.types, row.weight, row.relaxed,
@@ -116,7 +128,7 @@ class Assigner:
             self._by_name[by_name is not None] += 1
             if by_name is not None:
                 return by_name, "name"
-        return self._chosen_model(row), "drawn"
+        return self._chosen_model(row), DRAWN
 
     def _chosen_model(self, row: Row) -> str:
         reference = self._reference(row)

@@ -47,6 +47,8 @@ class Trace:
     sha256: str = ""
     notes: tuple[str, ...] = ()
     past: Mapping[str, Past] = field(default_factory=dict)  # by job, if another scheduler ran them
+    # By job: which of `assign.FILLABLE` the file lacks, so that the seed or a default decided them.
+    filled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def read_trace(
     if origin_s:
         jobs = [replace(job, arrival_s=job.arrival_s - origin_s) for job in jobs]
     name, notes = _describe(path, known, assigner, tally, origin_s)
-    return Trace(tuple(jobs), name, known.name, sha256_of(path), notes, assigner.past)
+    return Trace(tuple(jobs), name, known.name, sha256_of(path), notes, assigner.past, assigner.filled)
 
 
 def convert_trace(
@@ -121,7 +123,7 @@ def convert_trace(
     if Path(target).exists() and Path(source).exists() and Path(source).samefile(target):
         raise InputError("source and target are the same file; choose another target", path=str(target))
     known = find_format(format) if format else detect_format(source)
-    assigner, tally = Assigner(options or Options()), Tally()
+    assigner, tally = Assigner(options or Options(), remembers=False), Tally()
     lines = sort_lines(_lines(read_jobs(source, known, assigner, tally), assigner.past))
     first = next(lines, None)
     origin_s = first[0] if known.absolute_times and first else 0.0

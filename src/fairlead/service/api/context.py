@@ -38,6 +38,7 @@ class ServiceContext:
     reads: Reads
     limits: Limits = field(default_factory=Limits)
     scheduler: Callable[[], SchedulerState] = SchedulerState  # state of the scheduler process
+    took_s: Callable[[float], float | None] = lambda at_s: None  # how long the decision of that time took
     policy_files: Sequence[str] = ()  # of the operator
     own_policies: Mapping[str, PolicyCard] = field(default_factory=dict)  # what they contain
     steers: bool = False  # its jobs belong to Slurm: they are submitted and cancelled there

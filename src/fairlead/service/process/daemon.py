@@ -245,6 +245,7 @@ def _run(
             reads,
             options.limits,
             supervisor.state if intake is None else lambda: intake.added_to(supervisor.state()),
+            took_s=supervisor.took_s,
             policy_files=options.plan.policy_files,
             own_policies=own,
             only_watches=options.plan.shadow,

@@ -286,7 +286,7 @@ class DurableEngine:
         """Report the duration of the decision (fold, decide, commit) and the standbys, and apply it."""
         decision_s = time.monotonic() - self._woken_s
         self._measurements.decisions.observe(decision_s)
-        _report({"decision_s": decision_s, "warm": self._engine.warm_figures()})
+        _report({"decision_s": decision_s, "at_s": decision.time_s, "warm": self._engine.warm_figures()})
         self._reported_due_s = None  # the next wait reports that the decision was applied
         self._report_measurements(0.0)
         self._engine.apply(decision)

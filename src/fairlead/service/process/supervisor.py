@@ -21,6 +21,7 @@ from fairlead.service.telemetry.scheduler_figures import Measurements, Scheduler
 
 ORDERLY_END_S = 10.0  # for a scheduler to finish its commit and to write a snapshot
 KILLED_END_S = 2.0
+_DECISIONS_TIMED = 1000  # the last ones, for the pages of decisions
 _BUSY_S = 5.0  # by which a decision may be late on a busy machine, in addition to its deadline
 
 
@@ -70,6 +71,7 @@ class Supervisor:
         self._starts = 0
         self._reported = SchedulerState()  # by the current process
         self._measurements = Measurements()
+        self._took_s: dict[float, float] = {}  # the last decisions: when each was made -> how long it took
         self._decided_s: float | None = None  # the last decision of the current process
         self._due_s = math.inf  # its next round
         self._late_s = plan.decide_within_s + _BUSY_S
@@ -103,6 +105,10 @@ class Supervisor:
             decision_age_s=None if decided_s is None else now_s - decided_s,
             decision_overdue=now_s > self._due_s + self._late_s,
         )
+
+    def took_s(self, at_s: float) -> float | None:
+        """How long the decision of that time took, if it is one of the last ones; the log has no such timings."""
+        return self._took_s.get(at_s)
 
     def figures(self) -> SchedulerFigures:
         """The same for metrics, with what the current process has measured."""
@@ -179,6 +185,9 @@ class Supervisor:
                 self._reported = replace(
                     self._reported, decision_s=decision_s, slowest_decision_s=slowest_s, warm=message.get("warm")
                 )
+                self._took_s[message["at_s"]] = decision_s
+                if len(self._took_s) > _DECISIONS_TIMED:
+                    del self._took_s[next(iter(self._took_s))]
                 self._decided_s = time.monotonic()
                 self._due_s = min(self._due_s, self._decided_s)  # until it is applied, which the next due_in_s reports
             elif "measurements" in message:

@@ -146,7 +146,7 @@ class _WatchLoop:
         self.log.commit(self.inbox.taken)
         decision_s = time.monotonic() - began_s
         self.measurements.decisions.observe(decision_s)
-        self.report({"decision_s": decision_s})
+        self.report({"decision_s": decision_s, "at_s": now_s})
         self.reported_due_s = None
 
     def _report_figures(self, due_s: float) -> None:

@@ -16,10 +16,11 @@ from fairlead.model.quota_text import parse_quotas, quotas_text
 from fairlead.model.quotas import Quota
 from fairlead.service.api import routes_cluster, routes_tokens
 from fairlead.service.api.context import Service
-from fairlead.service.api.documents import PolicyChoice, QuotaSettings, TenantSettings
+from fairlead.service.api.documents import NewToken, PolicyChoice, QuotaSettings, TenantSettings
 from fairlead.service.api.routes_cluster import NodeName
 from fairlead.service.jobfile import Name
 from fairlead.service.store.rows import TenantTerms
+from fairlead.service.store.tokens import Role
 from fairlead.service.web.pages_session import read_form
 from fairlead.service.web.previewing import PreviewTask, preview_apart
 from fairlead.service.web.rendering import show
@@ -45,6 +46,7 @@ async def admin(request: Request, visitor: Visitor, service: Service) -> Respons
         policy=routes_cluster.show_policy(visitor, service),
         nodes=service.reads.nodes(),
         tenants=list(service.reads.tenants().values()),
+        roles=[role.value for role in (Role.MEMBER, Role.VIEWER, Role.METRICS, Role.ADMIN)],
         tokens=(await routes_tokens.list_tokens(visitor, service)).tokens,
         changes=[
             replace(row, detail=_shown_detail(row.detail))
@@ -113,7 +115,8 @@ async def answer(
     )
     async with service.auditing:
         result = await preview_apart(task)
-    return show(request, "what_if_answer.html.j2", title="What if", result=result, horizon=horizon)
+    chosen = {"policy": policy, "node": node, "tenant": tenant, "weight": weight, "quotas": quotas}
+    return show(request, "what_if_answer.html.j2", title="What if", result=result, horizon=horizon, chosen=chosen)
 
 
 @router.post("/admin/policy")
@@ -153,6 +156,21 @@ async def set_terms(request: Request, name: Annotated[Name, Path()], visitor: Vi
     return _back()
 
 
+@router.post("/admin/tokens")
+async def create_token(request: Request, visitor: Visitor, service: Service) -> Response:
+    """A page with the secret of the new token, which nobody can read again."""
+    fields = await read_form(request)
+    wanted = {name: fields.get(name, "").strip() or None for name in ("name", "role", "tenant", "lifetime")}
+    try:
+        new = NewToken.model_validate({name: value for name, value in wanted.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"{where or 'the token'}: {first['msg']}") from None
+    created = await routes_tokens.create_token(new, visitor, service)
+    return show(request, "token.html.j2", title="New token", created=created)
+
+
 @router.post("/admin/tokens/{id}/revoke")
 async def revoke(
     id: Annotated[str, Path(pattern="^[0-9a-f]{12}$")],  # noqa: A002
@@ -174,10 +192,11 @@ def _weight(text: str) -> float:
 
 
 def _shown_detail(detail: dict[str, Any]) -> dict[str, Any]:
-    """The detail of a change with quotas as people write them."""
-    if "quotas" not in detail:
-        return detail
-    return {**detail, "quotas": quotas_text(Quota(**quota) for quota in detail["quotas"])}
+    """The detail of a change as people write it: quotas as text, no point in whole numbers, nothing that is unset."""
+    shown = {name: f"{value:g}" if isinstance(value, float) else value for name, value in detail.items()}
+    if "quotas" in detail:
+        shown["quotas"] = quotas_text(Quota(**quota) for quota in detail["quotas"])
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def _checked_quota(quota: dict[str, Any]) -> QuotaSettings:

@@ -58,7 +58,7 @@ def _values(
         "types": types,
         "dense": sum(one.total for one in types) > _DENSE,
         "tenants": gpus_by_tenant(jobs),
-        "colour": tenant_colours(reader, service),
+        "colour": tenant_colours(service),
         "at": at,
         "first_s": service.reads.first_time_s(),
     }
@@ -71,6 +71,6 @@ async def live(request: Request, visitor: Visitor, service: Service) -> Response
     return streams.stream(service, visitor, pulse.ticks(), "text/event-stream")
 
 
-def tenant_colours(reader: Token, service: ServiceContext) -> dict[str, str]:
-    """Colours of the tenants whose jobs the reader may see."""
-    return colour_classes(terms.name for terms in routes_cluster.list_tenants(reader, service).tenants)
+def tenant_colours(service: ServiceContext, *more: str) -> dict[str, str]:
+    """Colours of all tenants, and of further ones, so that a tenant has the same one for every reader and on every page."""
+    return colour_classes([*service.reads.tenants(), *more])

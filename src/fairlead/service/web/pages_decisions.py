@@ -52,6 +52,7 @@ async def decision(request: Request, seq: Seq, visitor: Visitor, service: Servic
         "decision.html.j2",
         title=f"Decision {seq}",
         row=row,
+        took_s=service.took_s(row["time_s"]),
         earlier=earlier,
         later=service.reads.next_decision(seq),
         events=_events(service, earlier or service.reads.archived_seq(), seq, mine),

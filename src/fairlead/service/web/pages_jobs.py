@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
@@ -17,7 +18,6 @@ from fairlead.service.api.error_responses import ApiError
 from fairlead.service.api.routes_jobs import JobId
 from fairlead.service.store.job_search import JobQuery, records_about, search_jobs
 from fairlead.service.store.tokens import Token
-from fairlead.service.web.colours import colour_classes
 from fairlead.service.web.history import grants_of
 from fairlead.service.web.pages_cluster import WITH_GPUS, tenant_colours
 from fairlead.service.web.pages_session import read_form
@@ -76,7 +76,7 @@ def _queue(
         "link": lambda number: "/queue?" + urlencode({**{k: v for k, v in chosen.items() if v}, "page": number}),
         "tenants": tenants,
         "estimate": _estimates(reader, service),
-        "colour": colour_classes(tenants),
+        "colour": tenant_colours(service),
     }
 
 
@@ -94,7 +94,7 @@ def job(request: Request, id: JobId, visitor: Visitor, service: Service) -> Resp
         grants=grants,
         timeline=draw_timeline(row.submitted_s, row.end_s or now_s, grants, list(service.cluster.types)),
         estimate=_estimates(visitor, service).get(row.id),
-        colour=tenant_colours(visitor, service),
+        colour=tenant_colours(service),
     )
 
 
@@ -108,7 +108,16 @@ async def why(request: Request, id: JobId, visitor: Visitor, service: Service) -
         if error.status != 429:
             raise
         busy = error.message
-    return show(request, "why.html.j2", title=f"Why is job {id} where it is?", id=id, answer=answer, busy=busy)
+    return show(
+        request,
+        "why.html.j2",
+        title=f"Why is job {id} where it is?",
+        id=id,
+        answer=answer,
+        busy=busy,
+        checkpoint_bytes=await asyncio.to_thread(service.checkpoints.of_job, id),
+        starts=_estimates(visitor, service).get(id),
+    )
 
 
 @router.get("/jobs/{id}/log")

@@ -13,8 +13,8 @@ from fairlead.service.api import routes_cluster
 from fairlead.service.api.access import scope_of
 from fairlead.service.api.context import Service, ServiceContext
 from fairlead.service.api.error_responses import ApiError
-from fairlead.service.web.colours import colour_classes
 from fairlead.service.web.line_charts import draw_lines
+from fairlead.service.web.pages_cluster import tenant_colours
 from fairlead.service.web.rendering import show
 from fairlead.service.web.rights import Visitor
 from fairlead.service.web.shadowing import ShadowTask, shadow_apart
@@ -82,7 +82,7 @@ async def report(
         title="Slurm",
         answer=answer,
         charts=charts,
-        colour=colour_classes(row["team"] for row in answer["teams"]),
+        colour=tenant_colours(service, *(row["team"] for row in answer["teams"])),
     )
 
 

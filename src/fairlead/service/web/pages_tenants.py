@@ -13,8 +13,8 @@ from fairlead.service.api import routes_cluster
 from fairlead.service.api.context import Service, ServiceContext
 from fairlead.service.api.shares import gpus_up
 from fairlead.service.store.tokens import Token
-from fairlead.service.web.colours import colour_classes
 from fairlead.service.web.line_charts import draw_lines
+from fairlead.service.web.pages_cluster import tenant_colours
 from fairlead.service.web.rendering import show, show_shared
 from fairlead.service.web.rights import Visitor
 from fairlead.service.web.tenant_history import history_apart
@@ -37,7 +37,7 @@ def _tenants(service: ServiceContext, reader: Token, window: str) -> dict[str, A
         "title": "Tenants",
         "shares": shares,
         "gpus": gpus_up(service.reads.nodes()),
-        "colour": colour_classes(row.tenant for row in shares),
+        "colour": tenant_colours(service, *(row.tenant for row in shares)),
         "policy": routes_cluster.show_policy(reader, service),
         "window": window,
         "windows": list(WINDOWS_S),
@@ -58,14 +58,13 @@ async def history(request: Request, visitor: Visitor, service: Service, window: 
         )
         for name, rows in answer["tenants"].items()
     }
-    shares = routes_cluster.present_shares(service).shares
     return show(
         request,
         "tenant_history.html.j2",
         title="History",
         charts=charts,
         slice_s=answer["slice_s"],
-        colour=colour_classes(row.tenant for row in shares),
+        colour=tenant_colours(service),
     )
 
 
@@ -81,7 +80,7 @@ async def audit(request: Request, visitor: Visitor, service: Service) -> Respons
         report=report,
         rows=rows,
         matrix=envy_matrix(rows),
-        colour=colour_classes(rows),
+        colour=tenant_colours(service, *rows),
     )
 
 

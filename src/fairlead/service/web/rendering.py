@@ -18,7 +18,7 @@ from starlette.responses import Response
 from fairlead import __version__
 from fairlead.model.public_job import ENDED_PHASES
 from fairlead.model.quota_text import quotas_text
-from fairlead.model.units import format_duration, format_number
+from fairlead.model.units import format_bytes, format_duration, format_number
 from fairlead.model.words import counted
 from fairlead.service.api.access import scope_of
 from fairlead.service.api.context import ServiceContext
@@ -56,13 +56,16 @@ def environment() -> Environment:
         undefined=StrictUndefined,
     )
     made.filters.update(
-        duration=format_duration,
+        duration=duration,
+        bytes=format_bytes,
         explained=explained,
         number=format_number,
         cell=cell,
         clock=clock,
         moment=moment,
         percent=percent,
+        short=short,
+        whole=whole,
         counted=counted,
         quotas=quotas_text,
     )
@@ -182,6 +185,22 @@ def clock(time_s: float | None) -> str:
 def moment(time_s: float | None) -> str:
     """A time for machines."""
     return "" if time_s is None else datetime.fromtimestamp(time_s, UTC).isoformat(timespec="seconds")
+
+
+def duration(seconds: float | None) -> str:
+    """A duration to be read at a glance, where the command line would write 0.0214s or 31.4s."""
+    if seconds is None or not 0 < seconds < 59.5:
+        return format_duration(seconds)
+    return f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.2g}s"
+
+
+def short(value: float | None) -> str:
+    """A number to be read at a glance: tiny ones only as such. Cells that are saved as CSV also have the whole of it."""
+    return "< 0.01" if value is not None and 0 < value < 0.01 else format_number(value)
+
+
+def whole(value: float) -> str:
+    return f"{math.floor(value):,}"
 
 
 def percent(part: float | None) -> str:

@@ -35,6 +35,7 @@ PAGES: dict[tuple[str, str], tuple[str, str]] = {
     ("POST", "/admin/nodes/{name}/drain"): ("POST", "/v1/nodes/{name}/drain"),
     ("POST", "/admin/nodes/{name}/resume"): ("POST", "/v1/nodes/{name}/resume"),
     ("POST", "/admin/tenants/{name}"): ("PUT", "/v1/tenants/{name}"),
+    ("POST", "/admin/tokens"): ("POST", "/v1/tokens"),
     ("POST", "/admin/tokens/{id}/revoke"): ("DELETE", "/v1/tokens/{id}"),
     ("GET", "/live"): ("GET", "/v1/events"),
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
+from fairlead.model.arrays import FloatArray
 from fairlead.model.cluster import Cluster
 from fairlead.rounds.loop import Journal, Run
 from fairlead.sim.loops import loop_for
@@ -15,6 +16,7 @@ from fairlead.sim.truth import World
 from fairlead.studies.compare.as_it_was import ASSUMED, NAME, as_it_was
 from fairlead.studies.compare.run_records import (
     KIND,
+    JobColumns,
     RunFairness,
     RunRecord,
     StayColumns,
@@ -117,6 +119,22 @@ def record_of(case: Case, name: str, line: Timeline, summary: Summary, finished:
         stays=_stays(line) if case.keep_stays else None,
         notes=tuple(run.notes),
         assumed=run.assumed,
+        per_job=_job_columns(finished),
+    )
+
+
+def _job_columns(finished: FinishedJobs) -> JobColumns:
+    def over(time_s: FloatArray, expected_s: FloatArray) -> list[float | None]:
+        pairs = zip(time_s.tolist(), expected_s.tolist(), strict=True)
+        return [one / expected if expected > 0 else None for one, expected in pairs]
+
+    return JobColumns(
+        job=list(finished.ids),
+        tenant=list(finished.tenants),
+        jct_s=finished.jct_s.tolist(),
+        wait_s=finished.wait_s.tolist(),
+        ftf=over(finished.jct_s, finished.alone_s),
+        latency_ratio=over(finished.wait_s, finished.age_s),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fairlead.model.assumptions import Assumption
@@ -11,7 +11,7 @@ from fairlead.studies.fairness.promise_verdicts import PromiseVerdict, verdict_f
 from fairlead.studies.runs.summary import Statistics, Summary, summary_from_json
 from fairlead.studies.runs.timeline import Series, series_from_json
 
-KIND = "compare-run/3"
+KIND = "compare-run/4"
 _BESIDE_SUMMARY = ("fragmented_gpus", "rounds", "decisions")  # inside the summary of the document
 
 
@@ -46,6 +46,18 @@ class StayColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class JobColumns:
+    """Every job that finished, in the order of arrival; ratios are None where the time alone is not known."""
+
+    job: list[str]
+    tenant: list[str]
+    jct_s: list[float]
+    wait_s: list[float]
+    ftf: list[float | None]
+    latency_ratio: list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     key: str  # of the content; see `make_case`
     policy: str
@@ -63,6 +75,7 @@ class RunRecord:
     assumed: tuple[Assumption, ...] = ()  # rules that runs of other policies may not have
     fairness: RunFairness | None = None  # if the comparison audits its runs
     promises: tuple[PromiseVerdict, ...] = ()  # of the audit of the run
+    per_job: JobColumns = field(default_factory=lambda: JobColumns([], [], [], [], [], []))
 
     @property
     def is_whole(self) -> bool:
@@ -76,6 +89,7 @@ class RunRecord:
             "jobs": dict(self.jobs),
             "series": asdict(self.series),
             "stays": None if self.stays is None else asdict(self.stays),
+            "per_job": asdict(self.per_job),
         }
 
     def numbers_json(self) -> dict[str, Any]:
@@ -114,4 +128,5 @@ def record_from_json(value: Mapping[str, Any]) -> RunRecord:
         assumed=tuple(Assumption(**rule) for rule in value["assumed"]),
         fairness=RunFairness(**value["fairness"]) if "fairness" in value else None,
         promises=tuple(verdict_from_json(verdict) for verdict in value["promises"]),
+        per_job=JobColumns(**value["per_job"]),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -22,12 +22,13 @@ from fairlead.studies.compare.answer import (
     TenantOutcome,
 )
 from fairlead.studies.compare.promise_rows import promises_over_seeds
-from fairlead.studies.compare.run_records import RunRecord
+from fairlead.studies.compare.run_records import JobColumns, RunRecord
 from fairlead.studies.runs.summary import TenantSummary
 from fairlead.traces.files import create_text
 
 CSV_KIND = "compare-runs/1"
 TENANTS_KIND = "compare-tenants/1"
+JOBS_KIND = "compare-jobs/1"
 
 
 METRICS = (
@@ -253,6 +254,7 @@ def by_tenant(answer: ComparisonAnswer, load: float | None) -> tuple[list[str], 
     return names, {(row.tenant, row.policy): row for row in rows}
 
 
+JOB_COLUMNS = ("policy", "load", "seed", *(one.name for one in fields(JobColumns)))
 Labels = Mapping[str, str]  # further columns, by name: the trace and the cluster of a comparison of several
 
 
@@ -268,6 +270,25 @@ def write_all_csv(answers: Sequence[tuple[Labels, ComparisonAnswer]], path: str)
     tenants = [{**labels, **_fields(row)} for labels, answer in answers for row in answer.tenants]
     _write_lines(beside, TENANTS_KIND, tenants or [{"policy": None, "load": None, "tenant": None}], empty=not tenants)
     return beside
+
+
+def write_jobs_csv(answers: Sequence[tuple[Labels, ComparisonAnswer]], path: str) -> None:
+    """Write one line per job that finished, of every run."""
+    names = [*answers[0][0], *JOB_COLUMNS]
+    rows = (line for labels, answer in answers for line in job_lines(labels, answer))
+    with create_text(path) as file:
+        file.write(f"# fairlead: {JOBS_KIND}\n")
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(names)
+        lines.writerows([_text(line[name]) for name in names] for line in rows)
+
+
+def job_lines(labels: Labels, answer: ComparisonAnswer) -> Iterator[dict[str, Any]]:
+    """The jobs of every run, with what the run is about."""
+    for run in answer.runs:
+        columns = [getattr(run.per_job, one.name) for one in fields(JobColumns)]
+        for values in zip(*columns, strict=True):
+            yield {**labels, **dict(zip(JOB_COLUMNS, (run.policy, run.load, run.seed, *values), strict=True))}
 
 
 def run_rows(answer: ComparisonAnswer) -> list[RunRecord | FailedRun]:

@@ -13,7 +13,7 @@ from fairlead.model.lifecycle import HAS_GPUS, Phase
 from fairlead.model.outcomes import Reason
 from fairlead.model.public_job import PublicJob
 from fairlead.model.units import format_duration
-from fairlead.model.view import MIXED_TYPES
+from fairlead.model.view import MIXED_TYPES, NO_TYPE
 from fairlead.model.words import counted, did_you_mean
 from fairlead.placement.moves import RESTARTS_WORTH, pays
 from fairlead.rates.estimator import allowed_types
@@ -68,6 +68,7 @@ def explain(state: State, settings: Settings, job: str, tenant: str | None = Non
         expected_s=None,
         remedies=(),
         unchecked=None,
+        speeds=_speeds(state, settings, j, NO_TYPE) if phase in (Phase.WAITING, Phase.HELD) else (),
     )
 
 
@@ -243,7 +244,10 @@ def _speeds(state: State, settings: Settings, j: int, here: int) -> tuple[TypeSp
     fastest = max(float(rate.max(initial=0.0)), 1e-300)
     order = np.argsort(-rate, kind="stable").tolist()
     rows = [(t, _why_not(state, settings, j, here, t, rate, free)) for t in order if state.cluster.capacity[t]]
-    return tuple(TypeSpeed(state.cluster.types[t], float(rate[t]) / fastest, int(free[t]), note) for t, note in rows)
+    return tuple(
+        TypeSpeed(state.cluster.types[t], float(rate[t]) / fastest, int(free[t]), note, float(rate[t]))
+        for t, note in rows
+    )
 
 
 def free_by_type(state: State) -> IntArray:
@@ -260,6 +264,8 @@ def _why_not(state: State, settings: Settings, j: int, here: int, t: int, rate: 
         return f"its owner allows {', '.join(spec.types)}"
     if rate[t] <= 0:
         return f"it cannot run there on {counted(spec.gpus, 'GPU')}"
+    if here == NO_TYPE:
+        return f"{_free_of(int(free[t]), spec.gpus)} free" if free[t] < spec.gpus else "enough GPUs are free"
     now = float(rate[here]) if here >= 0 else float(state.rate[j])
     if rate[t] <= now:
         return "no faster than here"
@@ -269,5 +275,10 @@ def _why_not(state: State, settings: Settings, j: int, here: int, t: int, rate: 
         cost, kept = format_duration(restart_s), format_duration(kept_s)
         return f"a move costs {cost}, more than it gains in the {kept} for which it is certain to stay"
     if free[t] < spec.gpus:
-        return f"{free[t]} of the {spec.gpus} GPUs that it asks for are free"
+        return f"{_free_of(int(free[t]), spec.gpus)} free"
     return "a move would pay; the policy has not chosen it"
+
+
+def _free_of(free: int, asked: int) -> str:
+    """The beginning of a sentence about too few free GPUs."""
+    return "no GPU is" if not free else f"{free} of the {asked} GPUs that it asks for {'is' if free == 1 else 'are'}"

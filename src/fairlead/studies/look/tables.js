@@ -101,7 +101,12 @@ function addTools(table, state) {
   button.setAttribute("aria-label", `Download ${name} as CSV`);
   button.addEventListener("click", () => save(`${fileName(name)}.csv`, "text/csv;charset=utf-8", csvOf(table)));
   tools.append(...(hasSpans(table) ? [button] : [menu, button])); // a column is not a place in a row where cells span rows
-  (table.closest(".scroll") ?? table).before(tools);
+  const framed = table.closest(".scroll") ?? table;
+  if (!table.classList.contains("fit")) return void framed.before(tools);
+  const sized = document.createElement("div"); // as wide as the table, so that the tools are not far from it
+  sized.className = "sized";
+  framed.before(sized);
+  sized.append(tools, framed);
 }
 
 function applyHidden(table, state) {

@@ -82,6 +82,8 @@ class FinishedJobs:
     alone_s: FloatArray  # time on an isolated share, by the mean-active-jobs rule
     isolated_s: FloatArray  # time in the isolated run
     age_s: FloatArray  # Hops' expected run time
+    ids: tuple[str, ...] = ()  # j
+    tenants: tuple[str, ...] = ()  # j
 
     def ratios(self) -> dict[str, FloatArray]:
         return {
@@ -109,6 +111,8 @@ def finished_jobs(state: State, rate: FloatArray | None = None) -> FinishedJobs:
         alone_s=alone_s,
         isolated_s=isolated_end_s(arrival_s, samples, rate, width, capacity) - arrival_s,
         age_s=expected_run_s(samples, rate, capacity),
+        ids=tuple(state.specs[j].id for j in ended.tolist()),
+        tenants=tuple(state.specs[j].tenant for j in ended.tolist()),
     )
 
 
