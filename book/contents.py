@@ -18,6 +18,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "docs/operations.md",
         "docs/dashboard.md",
         "docs/slurm.md",
+        "docs/ray.md",
         "docs/reliability.md",
     ),
     "Reference": ("docs/commands.md", "docs/formats.md", "docs/glossary.md", "docs/architecture.md"),

@@ -15,8 +15,8 @@ from engine_world import CLUSTER, Does, LiveWorld
 from local_world import TRAINING, commands, is_child, processes
 
 from fairlead.engines.leases import Lease
+from fairlead.engines.local import shim
 from fairlead.engines.local.files import LocalReader
-from fairlead.engines.local.shim import LOG
 from fairlead.engines.ray import part
 from fairlead.engines.ray.runner import RayRunner
 from fairlead.engines.requests import Command
@@ -91,11 +91,11 @@ class RayWorld(LiveWorld):
                 os.kill(actor, signal.SIGKILL)
 
     def alive(self, id_: str) -> int:
-        """Programs on nodes that run, or begin to run, the job."""
-        return len(self._running(part.__name__, id_))
+        """Processes that watch over the job."""
+        return len(self._running(shim.__name__, id_))
 
     def log(self, id_: str, number: int) -> str:
-        path = self.runner.directory((id_, number)) / LOG
+        path = self.runner.directory((id_, number)) / shim.LOG
         return path.read_text() if path.exists() else ""
 
     def close(self) -> None:
