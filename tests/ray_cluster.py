@@ -99,8 +99,25 @@ class RayTestCluster:
         process.kill()
         process.wait()
 
-    def is_up(self, name: str) -> bool:
-        return name in self._processes
+    def add(self, node: TestNode) -> None:
+        """Until `remove`: other tests do not count on it."""
+        self.nodes[node.name] = node
+        self.start_node(node.name)
+
+    def remove(self, name: str) -> None:
+        if name in self._processes:
+            self.kill_node(name)
+        del self.nodes[name]
+
+    def restart_head(self) -> None:
+        """Kill the head and start another one, which knows nothing. The nodes notice, and are started again as well."""
+        self.kill_node(self.head)
+        others = [name for name in self.nodes if name in self._processes]
+        wait_for(lambda: all(self._processes[name].poll() is not None for name in others), "Ray's nodes to end")
+        for name in others:
+            del self._processes[name]
+        for name in (self.head, *others):
+            self.start_node(name)
 
     def clear(self) -> None:
         """Bring every node back, and remove what tests have left. Returns when all GPUs are free."""

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from local_world import TRAINING, commands, is_child, processes
 from fairlead.engines.leases import Lease
 from fairlead.engines.local import shim
 from fairlead.engines.local.files import LocalReader
-from fairlead.engines.ray import part
+from fairlead.engines.ray.actor import NodePart
 from fairlead.engines.ray.runner import RayRunner
 from fairlead.engines.requests import Command
 from fairlead.engines.runner import Runner
@@ -84,15 +83,21 @@ class RayWorld(LiveWorld):
         self.ray.start_node(CLUSTER.nodes[node])
 
     def lose_sight(self, id_: str) -> None:
-        """Its actor is killed."""
-        for pid in self._running(part.__name__, id_):
-            actor = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-            with suppress(ProcessLookupError):
-                os.kill(actor, signal.SIGKILL)
+        """Its actor is killed; the job is the only one."""
+        for pid, words in processes():
+            if words[0].startswith(f"ray::{NodePart.__name__}"):
+                os.kill(pid, signal.SIGKILL)
 
     def alive(self, id_: str) -> int:
         """Processes that watch over the job."""
-        return len(self._running(shim.__name__, id_))
+        folder = str(self.runner.root / "leases" / id_) + "/"
+        watching = f"from {shim.__name__} "
+        named = [
+            pid
+            for pid, words in processes()
+            if any(watching in word for word in words) and any(word.startswith(folder) for word in words)
+        ]
+        return len([pid for pid in named if not is_child(pid, named)])
 
     def log(self, id_: str, number: int) -> str:
         path = self.runner.directory((id_, number)) / shim.LOG
@@ -102,12 +107,3 @@ class RayWorld(LiveWorld):
         self.ray.clear()
         for id_ in self.commands:
             wait_for(lambda id_=id_: not self.alive(id_), "the end of a job whose actor has ended")  # type: ignore[misc]
-
-    def _running(self, module: str, id_: str) -> list[int]:
-        folder = str(self.runner.root / "leases" / id_) + "/"
-        named = [
-            pid
-            for pid, words in processes()
-            if any(f"from {module} " in word for word in words) and any(word.startswith(folder) for word in words)
-        ]
-        return [pid for pid in named if not is_child(pid, named)]

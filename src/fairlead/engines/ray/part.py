@@ -4,7 +4,7 @@ The commands are run by a shim below this process. The parts of a gang see each 
 lease, which is on a file system that their nodes share:
 
     LEASE/claim  asked  log  exit.json        as of every lease; the part of the first node writes them
-    LEASE/parts/N/  ready  claim  asked  log  exit.json  lost
+    LEASE/parts/N/  ready  claim  asked  log  exit.json  lost  followed
 
 They begin together, because the first part claims the lease when all are ready, and the others wait for the claim. They
 end together, because each looks for the ends of the others. Standard input is a leash, a socket to the actor, through
@@ -22,7 +22,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -31,7 +31,7 @@ from fairlead.engines.local.programs import program
 
 DEVICES = "VISIBLE_DEVICES"  # the end of the names of the variables in which Ray says which devices are ours
 PRINTED = "ray.log"  # what this program has to complain about
-PARTS, READY, LOST, VANISHED = "parts", "ready", "lost", -1
+PARTS, READY, LOST, FOLLOWED, VANISHED = "parts", "ready", "lost", "followed", -1
 STOP, KILL, OVER = b"s", b"k", b"o"  # on the leash
 _PAUSE_S = 0.1
 _LOOK_S = 1.0  # between two looks at the other parts, on a file system that all nodes share
@@ -106,9 +106,9 @@ def part_directory(lease: str, number: int) -> str:
 def end_of(directory: str) -> int | None:
     """The exit code of a part; VANISHED if its end is not known, None if it has not ended."""
     names = _names(directory)
-    if shim.EXIT in names:
-        return int(_read(os.path.join(directory, shim.EXIT))["code"])
-    return VANISHED if LOST in names else None
+    if LOST in names:
+        return VANISHED
+    return int(_read(os.path.join(directory, shim.EXIT))["code"]) if shim.EXIT in names else None
 
 
 # ---- the beginning -------------------------------------------------------------------------------------------------
@@ -165,6 +165,7 @@ def _watch(part: _Part, leash: _Leash, child: subprocess.Popen[bytes], log: _Log
             wait_s = _time_to_end(part, leash) if kill_s == math.inf else None
             if wait_s is not None:
                 kill_s = now_s + wait_s
+                open(os.path.join(part.directory, FOLLOWED), "w").close()
                 child.terminate()
             if log is not None:
                 log.merge()
@@ -248,15 +249,18 @@ def _conclude(part: _Part, leash: _Leash, log: _Log) -> None:
     if VANISHED in ends:
         open(LOST, "w").close()
     else:
-        shim.record_end(_first_error(ends))
+        followed = [FOLLOWED in _names(directory) for directory in directories]
+        shim.record_end(_first_error(ends, followed))
 
 
 def _all_known(ends: Iterable[int | None]) -> bool:
     return None not in list(ends)
 
 
-def _first_error(ends: Iterable[int | None]) -> int:
-    return next((code for code in ends if code), 0)
+def _first_error(ends: Sequence[int | None], followed: Sequence[bool]) -> int:
+    """The exit code of a part that failed by itself, rather than of one that was ended because another had failed."""
+    by_themselves = [end for end, follows in zip(ends, followed, strict=True) if not follows]
+    return next((end for end in (*by_themselves, *ends) if end), 0)
 
 
 def _names(directory: str) -> list[str]:
