@@ -32,8 +32,8 @@ class Site(Generic[C]):
     def environment(self) -> dict[str, str]:
         return {"PATH": self.path, "HOME": str(self.home), "PYTHONPATH": str(SOURCE), **self.more}
 
-    def serve(self, *options: str) -> subprocess.Popen[bytes]:
-        words = ["serve", *self.engine, "--policy", "fifo", "--port", "0", "--round", "1s", "--min-run", "0", *options]
+    def serve(self, policy: str = "fifo") -> subprocess.Popen[bytes]:
+        words = ["serve", *self.engine, "--policy", policy, "--port", "0", "--round", "1s", "--min-run", "0"]
         with (self.home / "log").open("a") as log:
             daemon = subprocess.Popen(
                 [*_FAIRLEAD, *words, "--state", str(self.home / "state")],

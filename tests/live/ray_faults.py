@@ -26,7 +26,7 @@ from homes import Site  # noqa: E402
 from ray_cluster import RayTestCluster, TestNode, missing, shared_cluster  # noqa: E402
 from waiting import wait_for  # noqa: E402
 
-STEPS, TRAINED = 60, 40
+POLICY, STEPS, TRAINED = "las", 60, 40
 COUNTING = """
 import os, sys, time
 from fairlead import lease
@@ -61,7 +61,7 @@ def submit_all(site: RaySite, gangs: int) -> tuple[list[str], dict[str, Path]]:
             processes="per-node",
             steps=TRAINED,
             grace="60s",
-            resources={"accelerators": "V100:2", "nodes": 2},
+            resources={"accelerators": "V100:3"},  # more than a node has
         )
         out[job] = losses
     counting = [
@@ -81,7 +81,7 @@ def run(home: Path, kills: int, *, gangs: int = 2, seed: int = 0) -> str:
     """Disturb everything, let the jobs end, and check how they ended. Returns what happened as a sentence."""
     cluster, chance, began_s = shared_cluster(), random.Random(seed), time.monotonic()
     site = site_in(home, cluster)
-    daemon = site.serve("--policy", "las")
+    daemon = site.serve(POLICY)
     try:
         cluster.add(TestNode("v100-2", "v100", 2))
         wait_for(lambda: len(site.read("nodes")["nodes"]) == 3, "the new node to join")
@@ -115,7 +115,7 @@ def kill(site: RaySite, daemon: subprocess.Popen[bytes]) -> subprocess.Popen[byt
     for pid in (daemon.pid, *map(int, children)):
         os.kill(pid, signal.SIGKILL)
     daemon.wait()
-    return site.serve()
+    return site.serve(POLICY)
 
 
 def nothing_left(cluster: RayTestCluster) -> bool:

@@ -29,7 +29,7 @@ def main(steps: int, over: Path, out: Path) -> None:
         dist.all_reduce(stopping)  # the ranks agree on what they do next
         if stopping[0] > 0:
             lease.stop(training.save if not dist.get_rank() else None)
-        if stopping[1] < RANKS:
+        if stopping[1] < RANKS:  # the file is not there yet
             time.sleep(0.05)
             continue
         loss = training.train([dist.get_rank()], lambda gradient: dist.all_reduce(gradient))

@@ -208,7 +208,8 @@ def serve(
     _check_steer(steer, engine, options_set(context))
     if engine == "ray" and not address:
         raise InputError("--engine ray needs the address of Ray's head; add --address HOST:PORT, as of `ray start`")
-    hardware = _hardware(cluster, engine, RunnerOptions(steer=steer, address=address, aliases=gpu_aliases(alias)))
+    known = RunnerOptions(steer=steer, address=address, aliases=gpu_aliases(alias))
+    hardware = _hardware(cluster, engine, known, state)
     if check:
         print_lines(*(changes_at_start(state, hardware) or ["nothing would change"]))
         return
@@ -288,13 +289,18 @@ def _estimates(text: str) -> float:
     return percent / 100
 
 
-def _hardware(cluster: str | None, engine: str, options: RunnerOptions) -> Cluster:
-    """The cluster of the command line, or the one that the engine knows."""
+def _hardware(cluster: str | None, engine: str, options: RunnerOptions, state: Path) -> Cluster:
+    """The cluster of the command line, or the one that the engine knows; if nodes join, it is asked at the first start."""
+    from fairlead.service.store.cluster_file import known_cluster
     from fairlead.traces.clusters import read_cluster
 
     if cluster is not None:
         return read_cluster(cluster, options.aliases)
-    import_cluster = ENGINES[choose("engine", engine, ENGINES)].import_cluster
+    kind = ENGINES[choose("engine", engine, ENGINES)]
+    before = known_cluster(state) if kind.nodes_join else None
+    if before is not None:
+        return before
+    import_cluster = kind.import_cluster
     if import_cluster is None:
         raise InputError(
             f"--engine {engine} does not know its nodes; name them with --cluster FILE or --cluster v100:8"

@@ -48,6 +48,7 @@ class EngineKind:
     open_reader: Callable[[Path], LeaseReader]
     # For an engine that knows its nodes: those that the options choose.
     import_cluster: Callable[[RunnerOptions], Cluster] | None = None
+    nodes_join: bool = False  # later ones join by themselves
 
 
 def _local_runner(directory: Path, state: State, options: RunnerOptions) -> Runner:
@@ -149,6 +150,6 @@ def _ray_cluster(options: RunnerOptions) -> Cluster:
 ENGINES: dict[str, EngineKind] = {
     "local": EngineKind("processes on this machine", _local_runner, _local_reader),
     "slurm": EngineKind("jobs of the Slurm cluster of this machine", _slurm_runner, _local_reader, _slurm_cluster),
-    "ray": EngineKind("actors of a Ray cluster", _ray_runner, _local_reader, _ray_cluster),
+    "ray": EngineKind("actors of a Ray cluster", _ray_runner, _local_reader, _ray_cluster, nodes_join=True),
     "pretend": EngineKind("jobs that only take time", _pretend_runner, _pretend_reader),
 }

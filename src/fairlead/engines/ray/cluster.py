@@ -84,7 +84,7 @@ class RayCluster:
         self._trouble = f"the driver of Ray at {address} starts"
 
     def look(self, prefix: str) -> RayLook:
-        answer = self._ask("look", prefix=prefix)
+        answer = self._ask("look", prefix=prefix, needed=True)
         nodes = [RayNode(id_, **node) for id_, node in sorted(answer["nodes"].items(), reverse=True)]
         groups = {group["name"]: RayGroup(group["state"], tuple(map(tuple, group["on"]))) for group in answer["groups"]}
         return RayLook({node.name: node for node in nodes}, frozenset(answer["actors"]), groups)
@@ -124,7 +124,8 @@ class RayCluster:
         self._connected = False
         self._began_s = time.monotonic()
 
-    def _ask(self, call: str, **words: Any) -> Any:
+    def _ask(self, call: str, *, needed: bool = False, **words: Any) -> Any:
+        """The answer of the driver. One that cannot answer what is `needed` belongs to a head that is gone."""
         if not self._is_connected():
             raise RayError(self._trouble, lost=True)
         side = self._side
@@ -138,6 +139,8 @@ class RayCluster:
         answer = self._answer(self._answer_s)
         if answer is None:
             raise self._give_up(f"no answer within {self._answer_s:g} s")
+        if "error" in answer and needed:
+            raise self._give_up(answer["error"])
         if "error" in answer:
             raise RayError(f"Ray: {answer['error']}", lost=True)
         return answer["result"]

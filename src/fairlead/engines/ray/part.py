@@ -33,6 +33,7 @@ DEVICES = "VISIBLE_DEVICES"  # the end of the names of the variables in which Ra
 PRINTED = "ray.log"  # what this program has to complain about
 PARTS, READY, LOST, FOLLOWED, VANISHED = "parts", "ready", "lost", "followed", -1
 STOP, KILL, OVER = b"s", b"k", b"o"  # on the leash
+RAY_ENDS_S = 90.0  # for a node to notice that the head is gone for good, which takes a minute
 _PAUSE_S = 0.1
 _LOOK_S = 1.0  # between two looks at the other parts, on a file system that all nodes share
 _TERM_S = 5.0  # between TERM and KILL if a part has failed
@@ -237,11 +238,17 @@ class _Log:
 
 
 def _conclude(part: _Part, leash: _Leash, log: _Log) -> None:
-    """Wait for the other parts, and record how the lease ended."""
+    """Wait for the other parts, and record how the lease ended.
+
+    If the actor is gone, so are those of the other parts, at the latest when they notice that Ray has ended.
+    """
+    give_up_s = math.inf
     directories = [part_directory(part.lease, number) for number in sorted((part.number, *part.others))]
     while not _all_known(ends := [end_of(directory) for directory in directories]):
         leash.requests()
-        if leash.is_off:
+        if leash.is_off and give_up_s == math.inf:
+            give_up_s = time.monotonic() + part.plan["grace_s"] + RAY_ENDS_S
+        if time.monotonic() >= give_up_s:
             return
         time.sleep(_PAUSE_S)
     log.finish()

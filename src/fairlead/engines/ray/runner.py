@@ -21,7 +21,7 @@ from fairlead.engines.local.log_limits import LogLimits
 from fairlead.engines.ranks import rank_environment, ranks_of
 from fairlead.engines.ray.cluster import RayCluster, RayError, RayLook, RayNode
 from fairlead.engines.ray.importing import gpu_of
-from fairlead.engines.ray.part import LOST, PARTS, end_of, part_directory
+from fairlead.engines.ray.part import LOST, PARTS, RAY_ENDS_S, end_of, part_directory
 from fairlead.engines.requests import Processes
 from fairlead.engines.runner import Capabilities, LaunchError
 from fairlead.engines.shared_leases import REPORT_EVERY_S, SharedLeases, identity
@@ -30,7 +30,6 @@ from fairlead.model.errors import InputError
 
 IDENTITY = "ray-identity"
 LOOK_S = 2.0
-LOST_S = 90.0  # after its grace period; a node notices within a minute that Ray's head is gone for good
 _CREATED = "CREATED"
 
 
@@ -113,6 +112,10 @@ class RayRunner:
                 self._ray.remove(self._name(key))
         return revoked
 
+    def close(self) -> None:
+        """End the driver of Ray."""
+        self._ray.close()
+
     # ---- one lease -------------------------------------------------------------------------------------------------
 
     def _send(self, lease: Lease) -> None:
@@ -181,7 +184,7 @@ class RayRunner:
         lease = self.recall(key)
         grace_s = 0.0 if lease is None else lease.command.grace_s
         since_s = self._missed_s.setdefault(key, time.monotonic())
-        return "its actors are gone" if time.monotonic() >= since_s + grace_s + LOST_S else ""
+        return "its actors are gone" if time.monotonic() >= since_s + grace_s + RAY_ENDS_S else ""
 
     def _missing_parts(self, key: Key, directory: Path, actors: Sequence[str]) -> list[int]:
         """Parts of a gang that have ended with their actors, and without an exit code."""

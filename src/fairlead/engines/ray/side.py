@@ -141,7 +141,7 @@ def _group(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sentence(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 
 
 _CALLS: dict[str, Callable[..., Any]] = {
