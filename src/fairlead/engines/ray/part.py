@@ -180,6 +180,8 @@ def _watch(part: _Part, leash: _Leash, child: subprocess.Popen[bytes], log: _Log
 def _time_to_end(part: _Part, leash: _Leash) -> float | None:
     """The seconds that the job has to end; None as long as there is no reason to."""
     if leash.is_off:
+        for directory in (part.lease, part.directory):  # so that its end does not count as a failure
+            open(os.path.join(directory, shim.ASKED), "w").close()
         return float(part.plan["grace_s"])
     ends = [end for other in part.others if (end := end_of(part_directory(part.lease, other)))]
     if not ends:
