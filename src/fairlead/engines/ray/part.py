@@ -74,11 +74,14 @@ class _Leash:
 
     def requests(self) -> bytes:
         """What has arrived since the last call."""
-        with suppress(BlockingIOError, ConnectionError):
+        try:
             words = self._socket.recv(100)
-            self.is_off = self.is_off or not words
-            return words
-        return b""
+        except BlockingIOError:
+            return b""
+        except ConnectionError:
+            words = b""
+        self.is_off = self.is_off or not words
+        return words
 
     def send(self, word: bytes) -> None:
         with suppress(OSError):
