@@ -32,8 +32,9 @@ class Site(Generic[C]):
     def environment(self) -> dict[str, str]:
         return {"PATH": self.path, "HOME": str(self.home), "PYTHONPATH": str(SOURCE), **self.more}
 
-    def serve(self, policy: str = "fifo") -> subprocess.Popen[bytes]:
-        words = ["serve", *self.engine, "--policy", policy, "--port", "0", "--round", "1s", "--min-run", "0"]
+    def serve(self, policy: str = "fifo", *more: str, round_s: float = 1.0) -> subprocess.Popen[bytes]:
+        words = ["serve", *self.engine, "--policy", policy, "--port", "0", "--min-run", "0", *more]
+        words += ["--round", f"{round_s:g}s"]
         with (self.home / "log").open("a") as log:
             daemon = subprocess.Popen(
                 [*_FAIRLEAD, *words, "--state", str(self.home / "state")],

@@ -42,9 +42,8 @@ NODE = r"""$(sed -n 's/.*"gpus": \[{"node": "\([^"]*\)".*/\1/p' $FAIRLEAD_LEASE)
 
 def run_on_ray(site: RaySite, policy: str, workload: Workload) -> Measured:
     (site.home / "sleeper.sh").write_text(SLEEPER)
-    round_ = ("--round", f"{workload.round_s:g}s", "--restart-cost", f"{DECLARED_S:g}s", "--estimates", "off")
-    site = replace(site, engine=(*site.engine, *round_))
-    daemon = site.serve(policy)
+    more = ("--restart-cost", f"{DECLARED_S:g}s", "--estimates", "off")
+    daemon = site.serve(policy, *more, round_s=workload.round_s)
     try:
         saved = json.loads((site.home / ".config/fairlead/credentials.json").read_text())
         client = Client(saved["url"], saved["token"])
