@@ -31,6 +31,7 @@ _SETTINGS = {  # a death is noticed after seconds
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "3",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
+    "RAY_worker_niceness": "0",  # jobs would inherit 15, and starve on a busy machine
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 _STARTED = "Ray runtime started"
