@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test fuzz simulate kills steer-kills steer-faults truth slurm-versions takeovers check format bench book pictures man lock clean
+.PHONY: help demo test fuzz simulate kills steer-kills steer-faults truth slurm-versions ray-faults ray-truth takeovers check format bench book pictures man lock clean
 
 help:
 	@echo "make demo    eleven policies compared on a built-in cluster and workload: a table and a page; then a short live run"
@@ -15,6 +15,8 @@ help:
 	@echo "make steer-faults          faults of Slurm, of users and of the clock on a real Slurm that is steered"
 	@echo "make steer-kills           30 jobs on a real Slurm, steered by a service that is killed 50 times"
 	@echo "make truth                 40 jobs on a real Slurm and in the simulator, four policies: do both agree? 10 minutes"
+	@echo "make ray-faults            12 jobs on a real Ray; a node, the head, and 30 times the service are killed"
+	@echo "make ray-truth             30 jobs on a real Ray and in the simulator: do both agree? 6 minutes"
 	@echo "make slurm-versions        tests of steering and watching on the Slurm of newer Debian releases"
 	@echo "make fuzz    ten minutes of made-up requests, one leading to the next, against a real service"
 	@echo "make check   ruff, formatting, types, layers"
@@ -32,7 +34,7 @@ demo: $(READY)
 # Tests wait for real processes more than they compute, so two workers share a core.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * len(os.sched_getaffinity(0)))')
 test: $(READY)
-	$(BIN)/python -m pytest -n $(WORKERS) tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
 
 SEEDS ?= 1000
 simulate: $(READY)
@@ -53,6 +55,12 @@ steer-kills: $(READY)
 
 truth: $(READY)
 	@$(BIN)/python tests/live/steer_truth.py
+
+ray-faults: $(READY)
+	@$(BIN)/python tests/live/ray_faults.py 30
+
+ray-truth: $(READY)
+	@$(BIN)/python tests/live/ray_truth.py
 
 RELEASES ?= trixie forky
 slurm-versions: $(READY)

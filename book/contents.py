@@ -27,6 +27,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "docs/operations.md",
         "docs/dashboard.md",
         "docs/slurm.md",
+        "docs/ray.md",
         "docs/reliability.md",
         "docs/troubleshooting.md",
     ),

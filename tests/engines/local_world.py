@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -85,14 +85,7 @@ class LocalWorld(LiveWorld):
         return commands(self.root, does, max_retries)
 
     def under_way(self, id_: str) -> None:
-        key = (id_, int(self.state.leases[self.state.position[id_]]))
-
-        def seen() -> bool:
-            self.wait(0.1)
-            report = self.runner.look([key]).sights[key].report
-            return bool(report and report.saved_step) or "deaf" in self.log(*key)
-
-        wait_for(seen, f"job {id_} to be under way")
+        until_under_way(self, id_, self.log)
 
     def let_end(self) -> None:
         (self.root / "over").touch()
@@ -145,6 +138,18 @@ def commands(root: Path, does: Does, max_retries: int) -> Command:
     env = {"PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
     grace_s = 1.0 if does is Does.DEAF else PATIENCE_S
     return Command(run, workdir=str(workdir), env=env, grace_s=grace_s, max_retries=max_retries)
+
+
+def until_under_way(world: LiveWorld, id_: str, log: Callable[[str, int], str]) -> None:
+    """Until a job of `commands` has saved some work, or ignores signals."""
+    key = (id_, int(world.state.leases[world.state.position[id_]]))
+
+    def seen() -> bool:
+        world.wait(0.1)
+        report = world.runner.look([key]).sight(key).report
+        return bool(report and report.saved_step) or "deaf" in log(*key)
+
+    wait_for(seen, f"job {id_} to be under way")
 
 
 def shims(folder: str) -> list[int]:

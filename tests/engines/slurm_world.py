@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from engine_world import CLUSTER, Does, LiveWorld
-from local_world import TRAINING, commands, is_child, processes
+from local_world import TRAINING, commands, is_child, processes, until_under_way
 
 from fairlead.engines.leases import Lease
 from fairlead.engines.local.files import LocalReader
@@ -81,14 +81,7 @@ class SlurmLeaseWorld(LiveWorld):
         return commands(self.root, does, max_retries)
 
     def under_way(self, id_: str) -> None:
-        key = (id_, int(self.state.leases[self.state.position[id_]]))
-
-        def seen() -> bool:
-            self.wait(0.1)
-            report = self.runner.look([key]).sight(key).report
-            return bool(report and report.saved_step) or "deaf" in self.log(*key)
-
-        wait_for(seen, f"job {id_} to be under way")
+        until_under_way(self, id_, self.log)
 
     def let_end(self) -> None:
         (self.root / "over").touch()

@@ -9,11 +9,12 @@ import pytest
 from engine_world import FAST, SLOW, STEPS, Does, LiveWorld, World
 from far_world import FarWorld
 from local_world import LocalWorld
+from ray_world import RayWorld
 from simulated_world import SimulatedWorld
 from slurm_world import SlurmLeaseWorld
 from steer_world import SteerWorld
 from virtual_world import PretendWorld, VirtualWorld
-from worlds import WORLDS
+from worlds import WORLDS, params
 
 from fairlead.engines.requests import Cancel, Drain, Hold, Release, Resume
 from fairlead.model.events import (
@@ -35,7 +36,7 @@ from fairlead.model.events import (
 from fairlead.model.lifecycle import Phase
 
 
-@pytest.fixture(params=list(WORLDS))
+@pytest.fixture(params=params())
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     made = WORLDS[request.param](tmp_path)
     yield made
@@ -64,6 +65,7 @@ def test_what_engines_lack_is_listed_with_its_reason() -> None:
     assert set(SimulatedWorld.lacks) == {"fail", "deaf", "refuse", "sight", "restart", "requests", "progress", "runner"}
     assert set(LocalWorld.lacks) == {"queue", "foreign"}
     assert set(SlurmLeaseWorld.lacks) == set()
+    assert set(RayWorld.lacks) == set()
     assert set(SteerWorld.lacks) == {"progress", "processes", "retry", "shapes", "sight"}
     assert set(FarWorld.lacks) == {"processes"}
     assert set(VirtualWorld.lacks) == {"processes", "queue", "foreign"}
@@ -200,7 +202,7 @@ def test_a_job_that_is_stopped_keeps_its_work_and_goes_on_from_there(world: Worl
     if isinstance(world, SteerWorld):
         assert world.log("a", 2).startswith("from 0\nfrom ")
         assert not world.log("a", 2).endswith("from 0\n")
-    elif isinstance(world, LocalWorld | SlurmLeaseWorld):
+    elif isinstance(world, LocalWorld | SlurmLeaseWorld | RayWorld):
         assert f"from {kept:g}\n" in world.log("a", 2)
     else:  # where time is virtual: neither faster than the rest of its steps would be, nor all of them again
         assert (STEPS - kept) * 0.05 - 0.2 <= ended.time_s - began_s
@@ -338,7 +340,7 @@ def test_progress_is_told_with_the_rate_at_which_it_was_made(world: World) -> No
     progress = world.until(Progress, "a")
 
     assert 0 < progress.samples[0] <= STEPS
-    slowest = {"local": 0, "slurm-leases": 0, "far": 1}.get(
+    slowest = {"local": 0, "slurm-leases": 0, "ray": 0, "far": 1}.get(
         world.name, 5
     )  # a machine may be busy, and jobs pause until they may end
     assert slowest <= progress.rate[0] <= 21

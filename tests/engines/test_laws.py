@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from engine_world import FAST, SLOW, Does, LiveWorld
-from worlds import WORLDS
+from worlds import WORLDS, params
 
 from fairlead.engines.grants import choose_slots, without_slots
 from fairlead.engines.leases import OVER, Condition, Key, Lease, Sight
@@ -16,7 +16,6 @@ from fairlead.engines.runner import Capabilities, LaunchError
 from fairlead.model.allocation import Spot
 from waiting import wait_for
 
-LIVE = [name for name in WORLDS if name != "simulated"]  # the simulator has no leases
 ORDER = [Condition.NEVER_CLAIMED, Condition.QUEUED, Condition.RUNNING, Condition.ENDED]
 
 
@@ -62,7 +61,7 @@ class Bench:
         return self.sight(key)
 
 
-@pytest.fixture(params=LIVE)
+@pytest.fixture(params=params("simulated"))  # which has no leases
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     world = WORLDS[request.param](tmp_path)
     assert isinstance(world, LiveWorld)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from engine_world import World
 from far_world import FarWorld
 from local_world import LocalWorld
+from ray_world import RayWorld
 from simulated_world import SimulatedWorld
 from slurm_world import SlurmLeaseWorld
 from steer_world import SteerWorld
@@ -22,5 +24,12 @@ WORLDS: dict[str, Callable[[Path], World]] = {
     "warm": WarmWorld,
     "slurm-leases": SlurmLeaseWorld,
     "slurm-steer": SteerWorld,
+    "ray": RayWorld,
     "far": lambda tmp_path: FarWorld(),
 }
+
+
+def params(*without: str) -> list[object]:
+    """The names as parameters of tests. Those of Ray belong to one worker of pytest-xdist, which has the cluster."""
+    marks = {"ray": pytest.mark.xdist_group("ray")}
+    return [pytest.param(name, marks=marks.get(name, ())) for name in WORLDS if name not in without]

@@ -79,7 +79,7 @@ leave() {
     note stopped
     exit 85
 }
-trap leave USR1
+trap leave USR1 TERM
 note began
 [ -e "$file" ] && { sleep "$restore" & wait $!; } || echo 1 > "$file"
 note works
@@ -166,7 +166,7 @@ def run_on_slurm(site: Site, policy: str, workload: Workload, keep: Path | None 
         id_ = _submit(site.slurm, user, spec, script)
         submitted[id_], owner[id_], specs[id_] = at_s, user, spec
     notes = _notes_at_the_end(site, owner)
-    done = {id_: _done(specs[id_], lines) for id_, lines in notes.items()}
+    done = {id_: done_part(specs[id_], lines) for id_, lines in notes.items()}
     assert all(abs(part - 1) < 0.1 for part in done.values()), f"jobs did more or less than their work: {done}"
     journal = site.home / "journal.jsonl"
     wait_for(lambda: all(job["phase"] == "finished" for job in site.jobs().values()), "our log to know all ends")
@@ -179,14 +179,14 @@ def run_on_slurm(site: Site, policy: str, workload: Workload, keep: Path | None 
             shutil.copytree(site.slurm.home(user), keep / user, dirs_exist_ok=True)
     slurm_ids = {job["id"]: slurm_id for slurm_id, job in site.jobs().items()}
     site.stop()
-    measured = _measure(journal, notes, submitted, slurm_ids)
+    measured = measure(journal, notes, submitted, slurm_ids)
     if keep is not None:
         (keep / "measured.json").write_text(json.dumps({**asdict(replace(measured, cluster=None)), "jobs": slurm_ids}))  # type: ignore[arg-type]
     return measured
 
 
 def _submit(slurm: SlurmCluster, user: str, spec: JobSpec, script: Path) -> str:
-    paces = [f"{type_}={_lasts_s(spec, type_):.3f}" for type_ in TYPES]
+    paces = [f"{type_}={lasts_s(spec, type_):.3f}" for type_ in TYPES]
     words = ["sbatch", "--parsable", f"--partition={STEERED}", f"--account={spec.tenant}", f"--gres=gpu:{spec.gpus}"]
     words += [
         "--output=/dev/null",
@@ -196,7 +196,7 @@ def _submit(slurm: SlurmCluster, user: str, spec: JobSpec, script: Path) -> str:
     return slurm.run_as(user, *words, str(script), f"{RESTORE_S:g}", *paces).strip()
 
 
-def _lasts_s(spec: JobSpec, type_: str) -> float:
+def lasts_s(spec: JobSpec, type_: str) -> float:
     step_s = seconds_per_step(RATES, CLUSTER, spec.model, spec.gpus, (type_,))
     assert spec.steps is not None
     assert step_s is not None, f"{spec.model} has no speed on {type_}"
@@ -210,29 +210,29 @@ def _notes_at_the_end(site: Site, owner: Mapping[str, str]) -> dict[str, list[No
     """What each job wrote down, once all have ended."""
     give_up_s = time.monotonic() + LONGEST_S
     while True:
-        notes = {id_: _notes(site.slurm.home(user) / f"{id_}.notes") for id_, user in owner.items()}
+        notes = {id_: read_notes(site.slurm.home(user) / f"{id_}.notes") for id_, user in owner.items()}
         if all(lines and lines[-1][0] == "ended" for lines in notes.values()):
             return notes
         assert time.monotonic() < give_up_s, {id_: lines[-1:] for id_, lines in notes.items()}
         time.sleep(2.0)
 
 
-def _notes(path: Path) -> list[Note]:
+def read_notes(path: Path) -> list[Note]:
     if not path.exists():
         return []
     lines = (line.split() for line in path.read_text().splitlines())
     return [(what, float(time_s), node) for what, time_s, node in lines]
 
 
-def _done(spec: JobSpec, notes: Sequence[Note]) -> float:
+def done_part(spec: JobSpec, notes: Sequence[Note]) -> float:
     """The part of its work that a job did, by its own notes."""
     runs = itertools.pairwise(notes)
     return sum(
-        (after[1] - here[1]) / _lasts_s(spec, here[2].partition("-")[0]) for here, after in runs if here[0] == "works"
+        (after[1] - here[1]) / lasts_s(spec, here[2].partition("-")[0]) for here, after in runs if here[0] == "works"
     )
 
 
-def _measure(
+def measure(
     journal: Path, notes: Mapping[str, list[Note]], submitted: Mapping[str, float], slurm_ids: Mapping[str, str]
 ) -> Measured:
     """The times of the log are seconds since 1970, like those of the jobs."""
@@ -326,15 +326,15 @@ def compare(policies: Sequence[str], keep: Path | None) -> bool:
             ]
             real = dict(zip(policies, (task.result() for task in tasks), strict=True))
     simulated = {policy: run_simulated(policy, TRUTH, run) for policy, run in real.items()}
-    return _report(real, simulated)
+    return report(real, simulated)
 
 
-def _report(real: Mapping[str, Measured], simulated: Mapping[str, tuple[Outcome, list[Outcome]]]) -> bool:
+def report(
+    real: Mapping[str, Measured], simulated: Mapping[str, tuple[Outcome, list[Outcome]]], engine: str = "Slurm"
+) -> bool:
     """Print the table; whether both sides agree."""
     print(f"{'':12}{'mean JCT, s':^38}{'makespan, s':^38}{'restarts':^16}")
-    print(
-        f"{'policy':<12}" + f"{'simulated':>9}{'(range)':>13}{'Slurm':>8}{'':8}" * 2 + f"{'simulated':>9}{'Slurm':>7}"
-    )
+    print(f"{'policy':<12}" + f"{'simulated':>9}{'(range)':>13}{engine:>8}{'':8}" * 2 + f"{'simulated':>9}{engine:>7}")
     agree = True
     for policy, run in real.items():
         mean, all_ = simulated[policy]
@@ -346,10 +346,10 @@ def _report(real: Mapping[str, Measured], simulated: Mapping[str, tuple[Outcome,
         print(f"{policy:<12}{cells[0][0]}{cells[1][0]}{mean.restarts:9}{run.outcome.restarts:7}")
     ours = sorted(real, key=lambda policy: simulated[policy][0].jct_s)
     theirs = sorted(real, key=lambda policy: real[policy].outcome.jct_s)
-    print(f"order by mean JCT: simulated {', '.join(ours)}; Slurm {', '.join(theirs)}")
+    print(f"order by mean JCT: simulated {', '.join(ours)}; {engine} {', '.join(theirs)}")
     for policy, run in real.items():
         print(
-            f"{policy} on Slurm: a restart took {fmean(run.restart_s):.1f} s ({len(run.restart_s)}), "
+            f"{policy} on {engine}: a restart took {fmean(run.restart_s):.1f} s ({len(run.restart_s)}), "
             f"a first start {fmean(run.start_s):.1f} s, news {fmean(run.notice_s):.1f} s"
         )
     return agree and ours == theirs

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from homes import Site
 
 from slurm_cluster import SlurmCluster, TestNode, missing
 from waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.slow
-SOURCE = Path(__file__).resolve().parents[2] / "src"
+SlurmSite = Site[SlurmCluster]
 RANKS = """
 echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES
 """
@@ -39,78 +36,27 @@ print("to", step)
 """
 
 
-@dataclass(frozen=True)
-class Site:
-    """A cluster, and a user with a service of their own on it."""
-
-    slurm: SlurmCluster
-    home: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        kept = {"PATH": self.slurm.environment["PATH"], "SLURM_CONF": self.slurm.environment["SLURM_CONF"]}
-        return {**kept, "HOME": str(self.home), "PYTHONPATH": str(SOURCE)}
-
-    def serve(self) -> subprocess.Popen[bytes]:
-        options = ["--engine", "slurm", "--policy", "fifo", "--port", "0", "--round", "1s", "--min-run", "0"]
-        command = [sys.executable, "-m", "fairlead.cli.main", "serve", *options, "--state", str(self.home / "state")]
-        with (self.home / "log").open("a") as log:
-            daemon = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, cwd=self.home)
-        wait_for(lambda: daemon.poll() is not None or self._answers(), "the service to start")
-        assert daemon.poll() is None, (self.home / "log").read_text()
-        return daemon
-
-    def _answers(self) -> bool:
-        words = [sys.executable, "-m", "fairlead.cli.main", "status"]
-        return not subprocess.run(words, env=self.environment, capture_output=True, check=False).returncode
-
-    def run(self, *words: str, text: str = "", code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "fairlead.cli.main", *words],
-            input=text,
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            cwd=self.home,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def submit(self, run: str, **fields: Any) -> str:
-        env = {"PYTHONPATH": str(SOURCE)}
-        document = {"name": "job", "run": run, "workdir": str(self.home), "env": env, **fields}
-        return self.run("submit", "-", text=json.dumps(document)).strip()
-
-    def phase(self, job: str) -> str:
-        return str(json.loads(self.run("status", job, "-o", "json"))["phase"])
-
-    def stop(self, daemon: subprocess.Popen[bytes]) -> None:
-        daemon.send_signal(signal.SIGTERM)
-        daemon.wait(PATIENCE_S)
-
-
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSite]:
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
     slurm = SlurmCluster([TestNode("gpu01", "v100", 2), TestNode("gpu02", "v100", 2), TestNode("old7", "k80", 1)])
-    yield Site(slurm, tmp_path_factory.mktemp("home"))
+    more = {"SLURM_CONF": slurm.environment["SLURM_CONF"]}
+    yield Site(slurm, tmp_path_factory.mktemp("home"), ("--engine", "slurm"), slurm.environment["PATH"], more)
     slurm.stop()
 
 
 @pytest.fixture(scope="module")
-def served(site: Site) -> Iterator[list[subprocess.Popen[bytes]]]:
+def served(site: SlurmSite) -> Iterator[list[subprocess.Popen[bytes]]]:
     """The running service; a test may replace it."""
     daemons = [site.serve()]
     yield daemons
     site.stop(daemons[-1])
 
 
-def test_the_cluster_is_that_of_slurm(site: Site, served: list[subprocess.Popen[bytes]]) -> None:
-    nodes = json.loads(site.run("nodes", "-o", "json"))["nodes"]
+def test_the_cluster_is_that_of_slurm(site: SlurmSite, served: list[subprocess.Popen[bytes]]) -> None:
+    nodes = site.read("nodes")["nodes"]
     assert [(node["name"], node["type"], node["gpus"]) for node in nodes] == [
         ("gpu01", "v100", 2),
         ("gpu02", "v100", 2),
@@ -118,7 +64,7 @@ def test_the_cluster_is_that_of_slurm(site: Site, served: list[subprocess.Popen[
     ]
 
 
-def test_a_job_ends_with_its_exit_code_and_its_log(site: Site, served: list[subprocess.Popen[bytes]]) -> None:
+def test_a_job_ends_with_its_exit_code_and_its_log(site: SlurmSite, served: list[subprocess.Popen[bytes]]) -> None:
     good, bad = site.submit("echo slurm job $SLURM_JOB_ID, GPU $CUDA_VISIBLE_DEVICES"), site.submit("exit 7")
 
     assert site.run("wait", good).strip() == "finished"
@@ -126,7 +72,9 @@ def test_a_job_ends_with_its_exit_code_and_its_log(site: Site, served: list[subp
     assert site.run("logs", good).startswith("slurm job ")
 
 
-def test_every_rank_of_a_gang_over_two_nodes_knows_its_place(site: Site, served: list[subprocess.Popen[bytes]]) -> None:
+def test_every_rank_of_a_gang_over_two_nodes_knows_its_place(
+    site: SlurmSite, served: list[subprocess.Popen[bytes]]
+) -> None:
     job = site.submit(RANKS, resources={"accelerators": "V100:4"}, processes="per-gpu")
 
     assert site.run("wait", job).strip() == "finished"
@@ -137,20 +85,20 @@ def test_every_rank_of_a_gang_over_two_nodes_knows_its_place(site: Site, served:
 
 
 def test_a_job_is_held_with_its_work_and_continues_and_survives_a_restart_of_the_service(
-    site: Site, served: list[subprocess.Popen[bytes]]
+    site: SlurmSite, served: list[subprocess.Popen[bytes]]
 ) -> None:
     (site.home / "train.py").write_text(TRAINING)
     run = f"exec {sys.executable} train.py {site.home}/over"
     job = site.submit(run, steps=200, resources={"accelerators": "V100:1"}, grace="60s")
     wait_for(lambda: site.phase(job) == "running", "the job to run")
-    number = site.slurm.run("squeue", "-h", "-o", "%i").strip()
+    number = site.cluster.run("squeue", "-h", "-o", "%i").strip()
 
     site.stop(served.pop())
-    assert number in site.slurm.run("squeue", "-h", "-o", "%i"), "a job runs on without the service"
+    assert number in site.cluster.run("squeue", "-h", "-o", "%i"), "a job runs on without the service"
     served.append(site.serve())
     site.run("hold", job)
     wait_for(lambda: site.phase(job) == "held", "the job to be held")
-    wait_for(lambda: not site.slurm.run("squeue", "-h", "-o", "%i").strip(), "its Slurm job to end")
+    wait_for(lambda: not site.cluster.run("squeue", "-h", "-o", "%i").strip(), "its Slurm job to end")
     site.run("release", job)
     (site.home / "over").touch()
 
@@ -161,24 +109,20 @@ def test_a_job_is_held_with_its_work_and_continues_and_survives_a_restart_of_the
     assert "to 200" in lines
 
 
-def test_gpus_of_foreign_jobs_are_not_used(site: Site, served: list[subprocess.Popen[bytes]]) -> None:
-    foreign = site.slurm.run(
+def test_gpus_of_foreign_jobs_are_not_used(site: SlurmSite, served: list[subprocess.Popen[bytes]]) -> None:
+    foreign = site.cluster.run(
         "sbatch", "--parsable", "--nodelist=old7", "--gres=gpu:1", "--output=/dev/null", "--wrap=sleep 9999"
     ).strip()
     job = site.submit("true", resources={"accelerators": "K80:1"})
 
-    def free() -> int:
-        nodes = json.loads(site.run("nodes", "-o", "json"))["nodes"]
-        return int(next(node["free"] for node in nodes if node["name"] == "old7"))
-
-    wait_for(lambda: free() == 0, "the service to see the foreign job")
+    wait_for(lambda: site.free("old7") == 0, "the service to see the foreign job")
     assert site.phase(job) in ("waiting", "starting")
-    site.slurm.run("scancel", foreign)
+    site.cluster.run("scancel", foreign)
 
     assert site.run("wait", job).strip() == "finished"
 
 
-def test_without_slurm_the_service_says_what_is_missing(site: Site, tmp_path: Path) -> None:
+def test_without_slurm_the_service_says_what_is_missing(site: SlurmSite, tmp_path: Path) -> None:
     environment = {**site.environment, "PATH": os.path.dirname(sys.executable), "HOME": str(tmp_path)}
     words = [sys.executable, "-m", "fairlead.cli.main", "serve", "--engine", "slurm", "--state", str(tmp_path / "s")]
 

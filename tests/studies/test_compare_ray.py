@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from ray_cluster import missing, shared_cluster
+
 ARGS = ["compare", "--cluster", "v100:4,k80:4", "--generate", "durations=gavel,load=1.2,tenants=2", "--jobs", "12"]
 ARGS += ["--policies", "fifo,las", "--seeds", "0,1", "-o", "json"]
-HAVE_RAY = importlib.util.find_spec("ray") is not None
 
 
 def compared(*more: str) -> Any:
@@ -30,14 +30,14 @@ def compared(*more: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAVE_RAY, reason="Ray is not installed; pip install 'fairlead[ray]' to run this")
+@pytest.mark.xdist_group("ray")
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
 def test_ray_gives_the_same_numbers(tmp_path: Path) -> None:
-    assert compared("--executor", "ray", "--state", str(tmp_path / "ray")) == compared(
-        "--state", str(tmp_path / "here")
-    )
+    there = ("--executor", "ray", "--ray-address", shared_cluster().address)
+    assert compared(*there, "--state", str(tmp_path / "ray")) == compared("--state", str(tmp_path / "here"))
 
 
-@pytest.mark.skipif(HAVE_RAY, reason="Ray is installed here, so there is nothing to complain about")
+@pytest.mark.skipif(missing() is None, reason="Ray is installed here, so there is nothing to complain about")
 def test_without_ray_the_command_says_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fairlead.cli.main", *ARGS, "--executor", "ray", "--state", str(tmp_path)],

@@ -67,10 +67,11 @@ def queue(
 
 
 def print_watching(client: Client) -> None:
-    """Say that the service only watches, if it does, or that it cannot take over jobs of Slurm."""
+    """Say that the service only watches, if it does, that its engine cannot be reached, or no jobs of Slurm taken over."""
     scheduler = client.get("/status")["scheduler"]
-    intake = scheduler.get("intake")
-    problems = [f"jobs of Slurm cannot be taken over now: {intake}"] if intake else []
+    intake, trouble = scheduler.get("intake"), scheduler.get("engine_trouble")
+    problems = [trouble] if trouble else []
+    problems += [f"jobs of Slurm cannot be taken over now: {intake}"] if intake else []
     print_lines(*(f"note: {sentence}" for sentence in (*(scheduler.get("watching") or ()), *problems)))
 
 
@@ -134,7 +135,7 @@ def status(
         print_json(document)
         return
     if job is None:
-        for name in ("watching", "intake"):
+        for name in ("watching", "intake", "engine_trouble"):
             document["scheduler"].pop(name, None)  # below the table, as sentences
     if document.get("start"):
         document["start"] = document["start"]["text"]

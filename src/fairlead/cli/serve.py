@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +22,7 @@ from fairlead.cli.options import (
     positive_duration,
 )
 from fairlead.cli.output import print_lines
-from fairlead.engines.registry import ENGINES
+from fairlead.engines.registry import ENGINES, RunnerOptions
 from fairlead.model.errors import InputError
 from fairlead.model.trial_jobs import CHECK_SHARE
 from fairlead.model.units import parse_duration, parse_memory
@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from fairlead.service.telemetry.notices import Channel
 
 _OF_LOCAL = ("user", "max_memory", "max_processes", "node_pace", "warm_standbys", "warm_memory", "warm_contexts")
-_NO_EFFECT = {"pretend": ("emulate", *_OF_LOCAL), "slurm": _OF_LOCAL}  # options that an engine does not have
+_OF_SLURM, _OF_RAY = ("slurm_option",), ("address",)
+_NO_EFFECT = {  # options that an engine does not have
+    "local": (*_OF_SLURM, *_OF_RAY),
+    "slurm": (*_OF_LOCAL, *_OF_RAY),
+    "ray": (*_OF_LOCAL, *_OF_SLURM),
+    "pretend": ("emulate", *_OF_LOCAL, *_OF_SLURM, *_OF_RAY),
+}
 LEAST_KEEP_S = 3600.0  # a shorter time would archive every few minutes
 
 
@@ -128,6 +134,9 @@ def serve(
         list[str] | None,
         typer.Option(help="Option of sbatch for every job, such as --partition=gpu; repeatable.", metavar="OPTION"),
     ] = None,
+    address: Annotated[
+        str, typer.Option(help="Address of the head of a Ray cluster, with --engine ray.", metavar="HOST:PORT")
+    ] = "",
     shadow: Annotated[
         bool,
         typer.Option("--shadow", help="Only watch the Slurm cluster: record what it does, advise, change nothing."),
@@ -195,11 +204,12 @@ def serve(
     from fairlead.studies.policy_lab.plugins import absolute_reference
 
     _refuse_options_without_effect(engine, options_set(context))
-    if slurm_option and engine != "slurm":
-        raise InputError(f"--slurm-option has no effect with --engine {engine}; leave it out")
     _check_shadow(shadow, engine, options_set(context))
     _check_steer(steer, engine, options_set(context))
-    hardware = _hardware(cluster, engine, gpu_aliases(alias), steer)
+    if engine == "ray" and not address:
+        raise InputError("--engine ray needs the address of Ray's head; add --address HOST:PORT, as of `ray start`")
+    known = RunnerOptions(steer=steer, address=address, aliases=gpu_aliases(alias))
+    hardware = _hardware(cluster, engine, known, state)
     if check:
         print_lines(*(changes_at_start(state, hardware) or ["nothing would change"]))
         return
@@ -239,6 +249,8 @@ def serve(
                 aliases=dict(gpu_aliases(alias)),
                 job_models=[] if models is None else _job_models(models),
                 look_s=positive_duration("--look", look),
+                address=address,
+                fixed_cluster=cluster is not None,
             ),
             restart_s=None if restart_cost is None else parse_duration(restart_cost, "--restart-cost"),
             new_token=new_token,
@@ -277,18 +289,23 @@ def _estimates(text: str) -> float:
     return percent / 100
 
 
-def _hardware(cluster: str | None, engine: str, aliases: Mapping[str, str], partition: str) -> Cluster:
-    """The cluster of the command line, or the one that the engine knows, or a partition of it."""
+def _hardware(cluster: str | None, engine: str, options: RunnerOptions, state: Path) -> Cluster:
+    """The cluster of the command line, or the one that the engine knows; if nodes join, it is asked at the first start."""
+    from fairlead.service.store.cluster_file import known_cluster
     from fairlead.traces.clusters import read_cluster
 
     if cluster is not None:
-        return read_cluster(cluster, aliases)
-    import_cluster = ENGINES[choose("engine", engine, ENGINES)].import_cluster
+        return read_cluster(cluster, options.aliases)
+    kind = ENGINES[choose("engine", engine, ENGINES)]
+    before = known_cluster(state) if kind.nodes_join else None
+    if before is not None:
+        return before
+    import_cluster = kind.import_cluster
     if import_cluster is None:
         raise InputError(
             f"--engine {engine} does not know its nodes; name them with --cluster FILE or --cluster v100:8"
         )
-    return import_cluster(aliases, partition)
+    return import_cluster(options)
 
 
 def _refuse_options_without_effect(engine: str, names: set[str]) -> None:

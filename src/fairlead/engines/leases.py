@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from fairlead.engines.requests import Command
+from fairlead.model.cluster import NodeGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,16 @@ class Look:
     closed: frozenset[str] = (
         frozenset()
     )  # nodes that answer but take no new leases: one in the queue would wait for long
+    joined: Mapping[str, NodeGroup] = field(default_factory=dict)  # nodes that the cluster may lack, by name
+    trouble: str = ""  # why the engine cannot be reached, or what an operator should know about it
 
     def sight(self, key: Key) -> Sight:
         return self.sights.get(key, UNSEEN)
 
 
 NO_ANSWER = Look({}, None)  # the engine could not be reached
+
+
+def no_answer(reason: str) -> Look:
+    """The look at an engine that could not be reached."""
+    return Look({}, None, trouble=reason)

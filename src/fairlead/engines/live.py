@@ -86,6 +86,7 @@ class LiveEngine:
         if self._over:
             self._over = False
             return None
+        trouble = s.trouble
         while True:
             self._advance()
             if self._requests_first:
@@ -104,6 +105,8 @@ class LiveEngine:
                 self._over |= wishes.take(s, request)
             if s.outbox.waiting:
                 return s.outbox.take()
+            if s.trouble != trouble:
+                return []  # the caller reports it
             if self._clock() >= until_s:
                 if s.now_s - until_s < _SAME_INSTANT_S:
                     s.now_s = max(until_s, s.state.now_s)
@@ -127,6 +130,11 @@ class LiveEngine:
         """Numbers about processes that wait for leases; None if the runner has none."""
         runner = self._situation.runner
         return runner.warm_figures() if isinstance(runner, KeepsStandbys) else None
+
+    @property
+    def trouble(self) -> str:
+        """Why the runner could not be reached at the last look; empty if it was."""
+        return self._situation.trouble
 
     def forget_ended(self, forget: Callable[[IntArray], None]) -> None:
         """Forget the jobs that have ended and of which nothing runs; `forget` journals and folds it."""

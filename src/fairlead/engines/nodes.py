@@ -11,7 +11,9 @@ from fairlead.model.cluster import NodeGroup
 
 
 def note(s: Situation, look: Look) -> None:
-    """Put the events for nodes that fall silent or come back."""
+    """Put the events for nodes that join, fall silent or come back."""
+    for name, group in look.joined.items():
+        join(s, name, group)
     if look.down is not None:
         for node in sorted(look.down - s.silent):
             s.silent.add(node)

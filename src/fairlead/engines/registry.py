@@ -7,6 +7,7 @@ the command line reads only the sentences.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,9 @@ class RunnerOptions:
     max_memory_gib: float | None = None  # that the processes of a job may use together
     max_processes: int | None = None  # that a job may have
     steer: str = ""  # the partition of Slurm whose jobs are steered; empty: every lease is a Slurm job of its own
+    address: str = ""  # of Ray's head
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other spellings of GPU types
+    fixed_cluster: bool = True  # its nodes are those that the operator named, and no others join
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,9 @@ class EngineKind:
     sentence: str  # completes "NAME: " in the help of the command line
     open_runner: Callable[[Path, State, RunnerOptions], Runner]
     open_reader: Callable[[Path], LeaseReader]
-    # For an engine that knows its nodes: from other spellings of GPU types, and a part of the cluster if it has parts.
-    import_cluster: Callable[[Mapping[str, str], str], Cluster] | None = None
+    # For an engine that knows its nodes: those that the options choose.
+    import_cluster: Callable[[RunnerOptions], Cluster] | None = None
+    nodes_join: bool = False  # later ones join by themselves
 
 
 def _local_runner(directory: Path, state: State, options: RunnerOptions) -> Runner:
@@ -103,24 +108,48 @@ def _slurm_runner(directory: Path, state: State, options: RunnerOptions) -> Runn
     from fairlead.engines.slurm.lease_runner import SlurmLeaseRunner
     from fairlead.engines.slurm.steer_runner import SlurmSteerRunner
 
-    def gpus() -> dict[str, int]:
-        return dict(zip(state.cluster.nodes, state.cluster.node_gpus.tolist(), strict=True))
-
+    gpus_of = _gpus_of(state)
     if options.steer:
-        return SlurmSteerRunner(directory, Slurm(), options.steer, gpus_of=gpus)
+        return SlurmSteerRunner(directory, Slurm(), options.steer, gpus_of=gpus_of)
     pace = Pace(state) if options.emulate else None
-    return SlurmLeaseRunner(directory, Slurm(), options=options.slurm_options, pace=pace, gpus_of=gpus)
+    return SlurmLeaseRunner(directory, Slurm(), options=options.slurm_options, pace=pace, gpus_of=gpus_of)
 
 
-def _slurm_cluster(aliases: Mapping[str, str], partition: str) -> Cluster:
+def _gpus_of(state: State) -> Callable[[], dict[str, int]]:
+    """GPUs by node of the cluster as it is whenever the function is called."""
+    return lambda: dict(zip(state.cluster.nodes, state.cluster.node_gpus.tolist(), strict=True))
+
+
+def _slurm_cluster(options: RunnerOptions) -> Cluster:
     from fairlead.engines.slurm.commands import Slurm
     from fairlead.engines.slurm.importing import import_cluster
 
-    return import_cluster(Slurm(), aliases, partition)
+    return import_cluster(Slurm(), options.aliases, options.steer)
+
+
+def _ray_runner(directory: Path, state: State, options: RunnerOptions) -> Runner:
+    from fairlead.engines.local.devices import Pace
+    from fairlead.engines.ray.cluster import RayCluster
+    from fairlead.engines.ray.runner import RayRunner
+
+    pace = Pace(state) if options.emulate else None
+    aliases = None if options.fixed_cluster else options.aliases
+    return RayRunner(directory, RayCluster(options.address), pace=pace, gpus_of=_gpus_of(state), aliases=aliases)
+
+
+def _ray_cluster(options: RunnerOptions) -> Cluster:
+    from fairlead.engines.ray.cluster import RayCluster, check_installed
+    from fairlead.engines.ray.importing import import_cluster
+
+    check_installed()
+    with closing(RayCluster(options.address)) as ray:
+        ray.connect()
+        return import_cluster(ray, options.aliases)
 
 
 ENGINES: dict[str, EngineKind] = {
     "local": EngineKind("processes on this machine", _local_runner, _local_reader),
     "slurm": EngineKind("jobs of the Slurm cluster of this machine", _slurm_runner, _local_reader, _slurm_cluster),
+    "ray": EngineKind("actors of a Ray cluster", _ray_runner, _local_reader, _ray_cluster, nodes_join=True),
     "pretend": EngineKind("jobs that only take time", _pretend_runner, _pretend_reader),
 }

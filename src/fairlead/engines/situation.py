@@ -38,5 +38,6 @@ class Situation:
     learns_restarts: bool = True  # report what starts cost
     log_bytes: Callable[[str], int | None] = lambda tenant: None  # limit of a lease's log, by tenant
     lease_floor: Callable[[str], int] = lambda job: 0  # the number after which a job's leases are counted
+    trouble: str = ""  # why the engine could not be reached at the last look
     starts: dict[int, Start] = field(default_factory=dict)  # by job, in the order in which they were decided
     wishes: dict[int, Wish] = field(default_factory=dict)  # by job, until nothing of it runs any more

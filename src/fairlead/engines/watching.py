@@ -17,6 +17,7 @@ from fairlead.model.lifecycle import Phase
 
 def watch(s: Situation, progress_s: float) -> None:
     look = s.fleet.look()
+    s.trouble = look.trouble
     for key, sight in look.sights.items():
         if sight.condition is not Condition.UNSEEN:
             s.fleet[key].seen = sight

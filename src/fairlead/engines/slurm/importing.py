@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fairlead.engines.importing import ANY, grouped
 from fairlead.engines.slurm.commands import Slurm
 from fairlead.engines.slurm.machines import SlurmNode
-from fairlead.model.cluster import Cluster, NodeGroup, build_cluster
+from fairlead.model.cluster import Cluster
 from fairlead.model.errors import InputError
 from fairlead.model.gpus import canonical_gpu
-
-ANY = "gpu"  # the alias that names GPUs whose type Slurm does not know
 
 
 def import_cluster(slurm: Slurm, aliases: Mapping[str, str], partition: str = "") -> Cluster:
     """All nodes with GPUs, or those of one partition, up or not. Nodes with the same GPUs become one group."""
-    hosts: dict[tuple[str, int], list[str]] = {}
-    for node in slurm.nodes().values():
-        if node.gpus and (not partition or partition in node.partitions):
-            hosts.setdefault(_gpus(node, aliases), []).append(node.name)
-    if not hosts:
+    nodes = [node for node in slurm.nodes().values() if node.gpus and (not partition or partition in node.partitions)]
+    if not nodes:
         where = f" in partition {partition}" if partition else ""
         raise InputError(f"sinfo shows no node with GPUs{where}; wanted nodes with Gres=gpu:TYPE:COUNT in slurm.conf")
-    return build_cluster([NodeGroup(len(names), gpu, gpus, hosts=tuple(names)) for (gpu, gpus), names in hosts.items()])
+    return grouped({node.name: _gpus(node, aliases) for node in nodes})
 
 
 def _gpus(node: SlurmNode, aliases: Mapping[str, str]) -> tuple[str, int]:

@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.leases import NO_ANSWER, OVER, Condition, Key, Lease, Look, Sight
+from fairlead.engines.leases import OVER, Condition, Key, Lease, Look, Sight, no_answer
 from fairlead.engines.local import shim
 from fairlead.engines.local.files import (
     how_lost,
@@ -136,8 +136,8 @@ class SlurmSteerRunner:
         try:
             seen = {job.id: job for job in self._slurm.queue(partition=self._partition)}
             nodes = self._slurm.nodes()  # after the jobs: what began in between counts as a foreign job's for once
-        except SlurmError:
-            return NO_ANSWER
+        except SlurmError as error:
+            return no_answer(str(error))
         write_look(self.root / NAME, self._partition, SharedLook(began_s, seen, nodes))
         self._note_stops(seen)
         wanted = self._gpus_of()

@@ -18,6 +18,7 @@ class SchedulerState:
     decision_overdue: bool = False  # a round should have been decided by now
     policy_failed: bool = False  # another policy than the one that was set decides
     watching: tuple[str, ...] | None = None  # what a service that only watches says about what it sees
+    engine_trouble: str | None = None  # why Slurm or Ray cannot be reached now
     intake: str | None = None  # why the jobs of a steered partition cannot be taken over now
     intake_overdue: bool = False  # none could be taken over for a minute
     warm: dict[str, int] | None = None  # processes that wait for leases, as of the last decision

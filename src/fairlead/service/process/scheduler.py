@@ -93,10 +93,12 @@ class SchedulerOptions:
     policy_memory_gib: float = POLICY_MEMORY_GIB  # that a policy may use
     policy_files: Sequence[str] = ()  # of the operator's own policies
     shadow: bool = False  # only watch the cluster
-    aliases: Mapping[str, str] = field(default_factory=dict)  # other spellings of GPU types, for watching
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other spellings of GPU types, in what an engine shows
     job_models: Sequence[Sequence[str]] = ()  # (pattern of job names, model), for watching
     default_model: str = UNKNOWN_MODEL
     look_s: float = LOOK_S  # between two looks at a watched cluster
+    address: str = ""  # of Ray's head
+    fixed_cluster: bool = True  # no nodes join that the operator did not name
 
     @property
     def runner(self) -> RunnerOptions:
@@ -111,6 +113,9 @@ class SchedulerOptions:
             self.max_memory_gib,
             self.max_processes,
             self.steer,
+            self.address,
+            self.aliases,
+            self.fixed_cluster,
         )
 
     @property
@@ -232,6 +237,7 @@ class DurableEngine:
         self._woken_s = 0.0
         self._snapshot_s = log.begun_s
         self._reported_due_s: float | None = None
+        self._trouble = ""
 
     def now(self) -> float:
         return self._engine.now()
@@ -254,6 +260,7 @@ class DurableEngine:
         """The next events, with a pause for a snapshot whenever one is due."""
         while True:
             self._log.commit(self._inbox.taken)
+            self._report_trouble()
             if self._log.snapshot_due or self._engine.now() >= self._due_s:
                 self._snapshot()
             events = self._engine.wait(min(until_s, self._due_s))
@@ -275,6 +282,13 @@ class DurableEngine:
         if until_s != self._reported_due_s:
             self._reported_due_s = until_s
             _report({"due_in_s": None if math.isinf(until_s) else max(until_s - self._engine.now(), 0.0)})
+
+    def _report_trouble(self) -> None:
+        """Report that the engine cannot be reached, or is reached again."""
+        if self._engine.trouble != self._trouble:
+            self._trouble = self._engine.trouble
+            print(f"fairlead: {self._trouble or 'the engine is reached again'}", file=sys.stderr, flush=True)
+            _report({"engine_trouble": self._trouble or None})
 
     def _report_measurements(self, pause_s: float = MEASURED_S) -> None:
         """Report what was measured, if the last report is `pause_s` old."""

@@ -196,6 +196,8 @@ class Supervisor:
                 self.watched(message["watched"])
             elif "watching" in message:
                 self._reported = replace(self._reported, watching=tuple(message["watching"]))
+            elif "engine_trouble" in message:
+                self._reported = replace(self._reported, engine_trouble=message["engine_trouble"])
             elif "policy_failed" in message:
                 self._reported = replace(self._reported, policy_failed=message["policy_failed"])
             elif "due_in_s" in message:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from fairlead.engines.requests import AddNode, RemoveNode, Request
 from fairlead.model.cluster import Cluster, NodeGroup
 from fairlead.rounds.journal import Header, cluster_from_json, cluster_to_json
-from fairlead.service.store.directory import StateDirectory, describe_differences
+from fairlead.service.store.directory import StateDirectory, describe_differences, is_new, stored_header
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,13 @@ class Difference:
 
 
 def difference(directory: StateDirectory, stored: Header, cluster: Cluster) -> Difference:
-    before, now = _groups(_last(directory, stored)), _groups(cluster)
+    before, now = _groups(last_cluster(directory, stored)), _groups(cluster)
     gone = [name for name, group in before.items() if now.get(name) != group]
     new = [name for name, group in now.items() if before.get(name) != group]
     requests: tuple[Request, ...] = (*(RemoveNode(name) for name in gone), *(AddNode(name, now[name]) for name in new))
-    return Difference(tuple(describe_differences(_last(directory, stored), cluster)) if requests else (), requests)
+    return Difference(
+        tuple(describe_differences(last_cluster(directory, stored), cluster)) if requests else (), requests
+    )
 
 
 def remember(directory: StateDirectory, cluster: Cluster) -> None:
@@ -41,7 +44,15 @@ def remember(directory: StateDirectory, cluster: Cluster) -> None:
     unfinished.rename(directory.cluster_file)
 
 
-def _last(directory: StateDirectory, stored: Header) -> Cluster:
+def known_cluster(state: Path) -> Cluster | None:
+    """The cluster of the previous start; None if there was none."""
+    directory = StateDirectory(state)
+    if not state.exists() or is_new(directory):
+        return None
+    return last_cluster(directory, stored_header(directory))
+
+
+def last_cluster(directory: StateDirectory, stored: Header) -> Cluster:
     if not directory.cluster_file.exists():
         return stored.cluster
     return cluster_from_json(json.loads(directory.cluster_file.read_text(encoding="utf-8")))
