@@ -249,10 +249,12 @@ def test_a_hold_of_its_owner_pauses_a_job_until_it_is_lifted() -> None:
 
 def test_a_cancelled_job_leaves_at_once_and_a_missing_or_ended_one_after_three_looks() -> None:
     assert steps(slurm_job(State="CANCELLED"), TakenOver("j1")) == [Leave("j1")]
-    for job in (None, slurm_job(State="COMPLETED")):
+    failed = slurm_job(State="FAILED", exit_code="9:0")
+    done = slurm_job(State="COMPLETED")
+    for job, end in ((None, ""), (done, "job 7 COMPLETED"), (failed, "job 7 FAILED with exit code 9")):
         intake = Intake()
         looks = [steps(job, TakenOver("j1"), intake) for _ in range(3)]
-        assert looks == [[], [], [Leave("j1")]]
+        assert looks == [[], [], [Leave("j1", end)]]
 
 
 @pytest.mark.parametrize("job", [None, slurm_job(State="FAILED", exit_code="9")])

@@ -75,6 +75,7 @@ class Leave:
     """The job has left Slurm: it was cancelled, moved to another partition, or ended without our knowledge."""
 
     job: str
+    ended: str = ""  # how it really ended if it ran without us, by Slurm
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Intake:
         self._missed = {id_: looks for id_, looks in self._missed.items() if id_ in known}
         for id_, ours in known.items():
             if not ours.leaves and self._has_left(id_, ours, queue.get(id_)):
-                yield Leave(ours.job)
+                yield Leave(ours.job, _end_without_us(queue.get(id_)))
 
     def _take_back(
         self, queue: Mapping[str, SlurmJob], known: Mapping[str, TakenOver]
@@ -146,6 +147,13 @@ class Intake:
             return False
         del self._missed[id_]
         return True
+
+
+def _end_without_us(job: SlurmJob | None) -> str:
+    if job is None or job.state == "CANCELLED":
+        return ""
+    code = f" with exit code {job.exit_code}" if job.exit_code else ""
+    return f"job {job.id} {job.state}{code}"
 
 
 def _would_start(job: SlurmJob) -> bool:
