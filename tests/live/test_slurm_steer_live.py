@@ -104,7 +104,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     if reason is not None:
         pytest.skip(reason)
     made = Site(steered_cluster(), tmp_path_factory.mktemp("home"))
-    made.serve("--policy", "oef-coop")
+    made.serve("--policy", "oef-coop", "--look", "0.5s")
     yield made
     while made.daemons:
         made.stop()

@@ -33,6 +33,7 @@ class RunnerOptions:
     max_memory_gib: float | None = None  # that the processes of a job may use together
     max_processes: int | None = None  # that a job may have
     steer: str = ""  # the partition of Slurm whose jobs are steered; empty: every lease is a Slurm job of its own
+    look_s: float | None = None  # between two looks at Slurm; None: as the runner likes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +101,17 @@ def _pretend_reader(directory: Path) -> LeaseReader:
 def _slurm_runner(directory: Path, state: State, options: RunnerOptions) -> Runner:
     from fairlead.engines.local.devices import Pace
     from fairlead.engines.slurm.commands import Slurm
-    from fairlead.engines.slurm.lease_runner import SlurmLeaseRunner
+    from fairlead.engines.slurm.lease_runner import LOOK_S, SlurmLeaseRunner
     from fairlead.engines.slurm.steer_runner import SlurmSteerRunner
 
     def gpus() -> dict[str, int]:
         return dict(zip(state.cluster.nodes, state.cluster.node_gpus.tolist(), strict=True))
 
+    look_s = LOOK_S if options.look_s is None else options.look_s
     if options.steer:
-        return SlurmSteerRunner(directory, Slurm(), options.steer, gpus_of=gpus)
+        return SlurmSteerRunner(directory, Slurm(), options.steer, gpus_of=gpus, look_s=look_s)
     pace = Pace(state) if options.emulate else None
-    return SlurmLeaseRunner(directory, Slurm(), options=options.slurm_options, pace=pace, gpus_of=gpus)
+    return SlurmLeaseRunner(directory, Slurm(), options=options.slurm_options, pace=pace, gpus_of=gpus, look_s=look_s)
 
 
 def _slurm_cluster(aliases: Mapping[str, str], partition: str) -> Cluster:

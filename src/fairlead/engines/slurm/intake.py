@@ -7,6 +7,7 @@ else releases, such as an administrator whose own hold is over, is taken back: i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -103,9 +104,9 @@ class Intake:
 
     def steps(self, queue: Mapping[str, SlurmJob], known: Mapping[str, TakenOver], site: Site) -> Iterator[Step]:
         """What to do after a look. `queue` and `known` are by Slurm's id."""
-        for id_, job in queue.items():
+        for job in sorted(queue.values(), key=_submission):
             if job.stage is JobStage.PENDING:
-                ours = known.get(id_)
+                ours = known.get(job.id)
                 yield from _new(job, site) if ours is None else _waiting(job, ours)
         yield from self._take_back(queue, known)
         self._missed = {id_: looks for id_, looks in self._missed.items() if id_ in known}
@@ -147,6 +148,11 @@ class Intake:
             return False
         del self._missed[id_]
         return True
+
+
+def _submission(job: SlurmJob) -> tuple[str, list[int]]:
+    """Orders jobs as they were submitted: `squeue` prints those of the same priority in an order of its own."""
+    return job.submit, [int(number) for number in re.findall(r"\d+", job.id)]
 
 
 def _end_without_us(job: SlurmJob | None) -> str:

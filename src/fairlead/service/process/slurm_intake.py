@@ -30,6 +30,7 @@ from fairlead.engines.slurm.intake import (
     TakeBack,
 )
 from fairlead.engines.slurm.job_requests import Site, site_of
+from fairlead.engines.slurm.lease_runner import LOOK_S
 from fairlead.engines.slurm.machines import SlurmNode
 from fairlead.engines.slurm.queue import JobStage
 from fairlead.engines.slurm.shared_looks import LookReader, SharedLook
@@ -42,7 +43,6 @@ from fairlead.service.store.request_queue import Submission
 from fairlead.service.store.steered_jobs import ACTOR, steered_jobs
 from fairlead.service.store.writer import Writer
 
-LOOK_S = 5.0
 OVERDUE_S = 60.0  # without a look that succeeded
 LONGEST_PAUSE_S = 60.0  # after unexpected errors, which may be expensive
 _LATE_S, _PAUSE_S = 1.0, 0.2  # of the scheduler's looks, and between two glances at its file
