@@ -164,7 +164,8 @@ def _ours(name: str) -> bool:
     """Whether a word with slashes names a file of this repository: its first folder is one of ours, and it looks like one."""
     first, _, rest = name.partition("/")
     looks = name.endswith("/") or "." in rest or bool(_DECISION.match(name))
-    return looks and any((base / first).is_dir() for base in BASES)
+    made = first == "build"  # by commands, if it is there at all
+    return looks and not made and any((base / first).is_dir() for base in BASES)
 
 
 def _exists(name: str) -> bool:
