@@ -52,7 +52,8 @@ class Site:
         return {**kept, "HOME": str(self.home), "PYTHONPATH": str(SOURCE)}
 
     def serve(self) -> subprocess.Popen[bytes]:
-        options = ["--engine", "slurm", "--policy", "fifo", "--port", "0", "--round", "1s", "--min-run", "0", "--look", "0.5s"]
+        options = ["--engine", "slurm", "--look", "0.5s", "--policy", "fifo", "--port", "0"]
+        options += ["--round", "1s", "--min-run", "0"]
         command = [sys.executable, "-m", "fairlead.cli.main", "serve", *options, "--state", str(self.home / "state")]
         with (self.home / "log").open("a") as log:
             daemon = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, cwd=self.home)
