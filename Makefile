@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test fuzz simulate kills steer-kills steer-faults truth slurm-versions ray-faults ray-truth takeovers check format bench book pictures man lock clean
+.PHONY: help demo test fuzz simulate kills steer-kills steer-faults steer-audit truth slurm-versions ray-faults ray-truth takeovers check format bench book pictures man lock clean
 
 help:
 	@echo "make demo    eleven policies compared on a built-in cluster and workload: a table and a page; then a short live run"
@@ -14,6 +14,7 @@ help:
 	@echo "make kills KILLS=1000      kill -9 of real daemons, schedulers, shims and jobs at random instants"
 	@echo "make steer-faults          faults of Slurm, of users and of the clock on a real Slurm that is steered"
 	@echo "make steer-kills           30 jobs on a real Slurm, steered by a service that is killed 50 times"
+	@echo "make steer-audit           54 jobs on a real Slurm for 20 minutes: are promises about averages kept?"
 	@echo "make truth                 40 jobs on a real Slurm and in the simulator, four policies: do both agree? 10 minutes"
 	@echo "make ray-faults            12 jobs on a real Ray; a node, the head, and 30 times the service are killed"
 	@echo "make ray-truth             30 jobs on a real Ray and in the simulator: do both agree? 6 minutes"
@@ -52,6 +53,9 @@ steer-faults: $(READY)
 
 steer-kills: $(READY)
 	@$(BIN)/python tests/live/steer_kills.py 50
+
+steer-audit: $(READY)
+	@$(BIN)/python tests/live/steer_audit.py
 
 truth: $(READY)
 	@$(BIN)/python tests/live/steer_truth.py

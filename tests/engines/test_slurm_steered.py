@@ -204,6 +204,17 @@ def test_a_job_on_hold_is_taken_over_with_its_account_its_shape_and_its_id() -> 
     assert (step.command.foreign, step.command.grace_s) == ("7_3", 90.0)
 
 
+def test_jobs_are_taken_over_in_the_order_of_their_submission() -> None:
+    """For `squeue` prints those that were submitted last first."""
+    morning, noon = "2026-11-18T09:00:00", "2026-11-18T12:00:00"
+    printed = [("20", morning), ("9_10", noon), ("9_2", noon), ("8", noon)]
+    queue = {id_: slurm_job(id_, SubmitTime=at) for id_, at in printed}
+
+    taken = [step.slurm_job.id for step in Intake().steps(queue, {}, SITE) if isinstance(step, Take)]
+
+    assert taken == ["20", "8", "9_2", "9_10"]
+
+
 def test_a_job_that_nobody_holds_is_held_first() -> None:
     assert [type(step) for step in steps(slurm_job(**RELEASED))] == [HoldBack, Take]
 
@@ -249,10 +260,12 @@ def test_a_hold_of_its_owner_pauses_a_job_until_it_is_lifted() -> None:
 
 def test_a_cancelled_job_leaves_at_once_and_a_missing_or_ended_one_after_three_looks() -> None:
     assert steps(slurm_job(State="CANCELLED"), TakenOver("j1")) == [Leave("j1")]
-    for job in (None, slurm_job(State="COMPLETED")):
+    failed = slurm_job(State="FAILED", exit_code="9:0")
+    done = slurm_job(State="COMPLETED")
+    for job, end in ((None, ""), (done, "job 7 COMPLETED"), (failed, "job 7 FAILED with exit code 9")):
         intake = Intake()
         looks = [steps(job, TakenOver("j1"), intake) for _ in range(3)]
-        assert looks == [[], [], [Leave("j1")]]
+        assert looks == [[], [], [Leave("j1", end)]]
 
 
 @pytest.mark.parametrize("job", [None, slurm_job(State="FAILED", exit_code="9")])

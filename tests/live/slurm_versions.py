@@ -42,8 +42,10 @@ mount --bind /dev {release}/dev
 mount -t proc proc {release}/proc
 exec "$@"
 """
-# Ordinary users may change their root only in a namespace of their own, in which they stay who they are.
+# Ordinary users may change their root only in a namespace of their own, in which they stay who they are. Scripts of jobs
+# are in the release already, and find this folder by the PATH that they inherit if it is below /tmp.
 WRAPPER = """#!/bin/sh
+[ -e /unpacked ] && exec {program} "$@"
 [ "$(id -u)" = 0 ] || own="--user --map-current-user"
 [ -d {release}"$PWD" ] && there=$PWD || there=/
 exec unshare $own --root={release} --wd="$there" {program} "$@"

@@ -8,6 +8,7 @@ copy of it makes a step, so that two copies at work show.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -54,14 +55,14 @@ time.time = _wrong
 class Scene:
     """A service over an empty cluster, with some jobs that count."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *options: str) -> None:
         self.site = Site(steered_cluster(), path)
         self.slurm = self.site.slurm
         self.over = self.slurm.root / f"over-{time.monotonic_ns()}"  # users cannot enter folders of pytest
         self.offset = path / "offset"
         self.owners: dict[str, str] = {}
         self.ends: dict[str, tuple[str, str]] = {}
-        self.site.serve("--policy", "fifo")  # which stops no job for another
+        self.site.serve("--policy", "fifo", *options)  # fifo stops no job for another
 
     def count(self, user: str, number: int, *options: str) -> list[str]:
         """New jobs of the user that run until they may end."""
@@ -103,25 +104,32 @@ class Scene:
         """Let all end, and check that nothing is lost, doubled, held or leaked. Returns copies that overlapped, by job."""
         self.over.touch()
         wait_for(lambda: not self._missing(), "all jobs to end in Slurm's accounting")
-        phases = {job: ENDED[state] for job, (state, _) in self.ends.items()}
-        wait_for(lambda: {job: self.site.jobs()[job]["phase"] for job in phases} == phases, "our log to know the ends")
-        code, text = self.site.run("queue", "-o", "json")
-        assert (code, json.loads(text)["jobs"]) == (0, []), "nothing waits or runs"
+        if self.site.daemons:
+            self._account_for_our_log()
         wait_for(self._all_free, "all GPUs to be free")
         assert not self.slurm.run("squeue", "-h", "-a", f"--partition={STEERED}").strip(), "nothing is on hold"
         short = {job: self.counted(job) for job, (state, _) in self.ends.items() if state == "COMPLETED"}
         assert all(steps >= STEPS for steps in short.values()), short
         return {job: overlaps for job in self.owners if (overlaps := self.overlaps(job))}
 
+    def _account_for_our_log(self) -> None:
+        phases = {job: ENDED[state] for job, (state, _) in self.ends.items()}
+        wait_for(lambda: {job: self.site.jobs()[job]["phase"] for job in phases} == phases, "our log to know the ends")
+        code, text = self.site.run("queue", "-o", "json")
+        assert (code, json.loads(text)["jobs"]) == (0, []), "nothing waits or runs"
+        wait_for(self._free_in_our_log, "the service to know that all GPUs are free")
+
     def _missing(self) -> dict[str, tuple[str, str]]:
         return {job: self.site.accounted(job) for job, end in self.ends.items() if self.site.accounted(job) != end}
 
     def _all_free(self) -> bool:
         used = self.slurm.run("sinfo", "-h", "-N", "-O", "NodeList:|,GresUsed:|")
+        return all("gpu" not in line or ":0" in line for line in used.splitlines())
+
+    def _free_in_our_log(self) -> bool:
         code, text = self.site.run("nodes", "-o", "json")
         nodes: list[dict[str, Any]] = json.loads(text)["nodes"] if code == 0 else []
-        free = bool(nodes) and all(node["free"] == node["gpus"] for node in nodes)
-        return free and all("gpu" not in line or ":0" in line for line in used.splitlines())
+        return bool(nodes) and all(node["free"] == node["gpus"] for node in nodes)
 
     def overlaps(self, job: str) -> int:
         """How often a step of one copy comes between steps of another: each copy should be over before the next."""
@@ -202,6 +210,18 @@ def foreign(scene: Scene) -> None:
     scene.under_way(*ours)
 
 
+def gone(scene: Scene) -> None:
+    """Fairlead is killed for good while jobs run, wait, and are being stopped: after `leave` all end through Slurm alone."""
+    runs = scene.count("games", 2, "--gres=gpu:v100:4")
+    scene.under_way(*runs)
+    waits = scene.count("news", 4)
+    scene.waits(*waits[-1:])
+    scene.slurm.run_as("games", "scontrol", "requeue", runs[0])  # it may be held, released or pinned when all ends here
+    scene.site.stop(signal.SIGKILL)
+    code, text = scene.site.run("slurm", "leave", "--yes", "--state", str(scene.site.home / "state"))
+    assert code == 0, text
+
+
 # ---- slow ones -------------------------------------------------------------------------------------------------------
 
 
@@ -254,7 +274,8 @@ def clock(scene: Scene) -> None:
     assert all(scene.site.restarts(job) == 0 for job in runs), "no job loses its GPUs by that"
 
 
-ALL: tuple[Callable[[Scene], None], ...] = (drain, users, administrator, foreign, controller, node, database, clock)
+QUICK: tuple[Callable[[Scene], None], ...] = (drain, users, administrator, foreign, gone)
+ALL = (*QUICK, controller, node, database, clock)
 
 
 def wrong_clock(path: Path) -> None:

@@ -57,7 +57,6 @@ CLUSTER = parse_short_form(",".join(f"{type_}:8x4" for type_ in TYPES))
 OWNERS = {"vision": "games", "speech": "news", "language": "backup"}  # account: user
 MODELS = ("deepspeech2", "transformer", "resnet18-cifar10")  # 1.3 to 2.1 times as fast on a V100
 RESTORE_S = 5.0  # for which a job that continues restores its pretended checkpoint
-LONGEST_S = 1200.0  # a run that takes longer has failed
 LONGEST_START_S = 60.0  # a job that works later was started by another decision
 DECLARED_S = 8.0  # the restart cost that the service assumes: restoring, and some seconds for Slurm
 TOLERANCE, SIMULATIONS = 0.05, 16
@@ -93,6 +92,7 @@ note ended
 class Workload:
     jobs: tuple[JobSpec, ...]
     round_s: float
+    longest_s: float = 1200.0  # a run that takes longer has failed
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def run_on_slurm(site: Site, policy: str, workload: Workload, keep: Path | None 
         at_s = time.time()
         id_ = _submit(site.slurm, user, spec, script)
         submitted[id_], owner[id_], specs[id_] = at_s, user, spec
-    notes = _notes_at_the_end(site, owner)
+    notes = _notes_at_the_end(site, owner, workload.longest_s)
     done = {id_: done_part(specs[id_], lines) for id_, lines in notes.items()}
     assert all(abs(part - 1) < 0.1 for part in done.values()), f"jobs did more or less than their work: {done}"
     journal = site.home / "journal.jsonl"
@@ -206,9 +206,9 @@ def lasts_s(spec: JobSpec, type_: str) -> float:
 Note = tuple[str, float, str]  # what a job did, when, and on which node
 
 
-def _notes_at_the_end(site: Site, owner: Mapping[str, str]) -> dict[str, list[Note]]:
+def _notes_at_the_end(site: Site, owner: Mapping[str, str], longest_s: float) -> dict[str, list[Note]]:
     """What each job wrote down, once all have ended."""
-    give_up_s = time.monotonic() + LONGEST_S
+    give_up_s = time.monotonic() + longest_s
     while True:
         notes = {id_: read_notes(site.slurm.home(user) / f"{id_}.notes") for id_, user in owner.items()}
         if all(lines and lines[-1][0] == "ended" for lines in notes.values()):
@@ -293,12 +293,20 @@ def run_simulated(policy: str, workload: Workload, real: Measured) -> tuple[Outc
 
 
 def _simulate_once(policy: str, workload: Workload, real: Measured, chance: random.Random) -> Outcome:
+    result = simulate(setup_for(policy, workload, real, chance))
+    summary = summarise(result.state, result.finished_jobs()).to_json()
+    restarts = round(summary["restarts_per_job"] * len(workload.jobs))
+    return Outcome(summary["jct_s"]["mean"], summary["makespan_s"], restarts)
+
+
+def setup_for(policy: str, workload: Workload, real: Measured, chance: random.Random) -> Setup:
+    """The run for the simulator, with latencies that are drawn from the measured ones."""
     news_s = fmean(real.notice_s)
     jobs = [
         replace(spec, arrival_s=max(spec.arrival_s + chance.choice(real.notice_s) - news_s, 0.0))
         for spec in workload.jobs
     ]
-    setup = Setup(
+    return Setup(
         real.cluster,
         Trace(tuple(sorted(jobs, key=lambda spec: (spec.arrival_s, spec.id))), "truth", "generated"),
         PROFILE,
@@ -307,10 +315,6 @@ def _simulate_once(policy: str, workload: Workload, real: Measured, chance: rand
         World(start_s=fmean(real.start_s), notice_s=news_s),
         restart_s=fmean(chance.choices(real.restart_s, k=len(real.restart_s))),
     )
-    result = simulate(setup)
-    summary = summarise(result.state, result.finished_jobs()).to_json()
-    restarts = round(summary["restarts_per_job"] * len(workload.jobs))
-    return Outcome(summary["jct_s"]["mean"], summary["makespan_s"], restarts)
 
 
 # ---- both ----------------------------------------------------------------------------------------------------------

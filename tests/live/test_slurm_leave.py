@@ -73,7 +73,7 @@ def test_after_leaving_all_jobs_of_two_users_end_through_slurm_alone(site: Site)
     requeued = site.submit("news", until_told(over), "--gres=gpu:1")
     for job in (running, requeued):
         site.start(job, "k80-1" if job == running else "v100-1")
-    wait_for(lambda: list(site.states().values()) == ["RUNNING", "RUNNING"], "two jobs to run")
+    wait_for(lambda: {site.states()[job] for job in (running, requeued)} == {"RUNNING"}, "two jobs to run")
     waits_for_a_node = site.submit("news", "true", "--gres=gpu:1")
     site.start(waits_for_a_node, "k80-1")
     site.steer("uhold", running)  # as if it was about to be stopped

@@ -43,7 +43,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSite]:
         pytest.skip(reason)
     slurm = SlurmCluster([TestNode("gpu01", "v100", 2), TestNode("gpu02", "v100", 2), TestNode("old7", "k80", 1)])
     more = {"SLURM_CONF": slurm.environment["SLURM_CONF"]}
-    yield Site(slurm, tmp_path_factory.mktemp("home"), ("--engine", "slurm"), slurm.environment["PATH"], more)
+    yield Site(
+        slurm, tmp_path_factory.mktemp("home"), ("--engine", "slurm", "--look", "0.5s"), slurm.environment["PATH"], more
+    )
     slurm.stop()
 
 

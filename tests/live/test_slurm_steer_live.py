@@ -104,7 +104,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     if reason is not None:
         pytest.skip(reason)
     made = Site(steered_cluster(), tmp_path_factory.mktemp("home"))
-    made.serve("--policy", "oef-coop")
+    made.serve("--policy", "oef-coop", "--look", "0.5s")
     yield made
     while made.daemons:
         made.stop()
@@ -164,7 +164,7 @@ def test_jobs_survive_the_service_and_owners_cancel_and_hold_as_ever(site: Site)
     held = site.submit("news", "exit 0", "--gres=gpu:1", "--hold")
     before = site.counted("games", runs)
     wait_for(lambda: site.counted("games", runs) > before, "the job to go on without the service")
-    site.serve()
+    site.serve("--look", "0.5s")
 
     other = site.counting("news", 20, over=str(over))
     wait_for(lambda: site.counted("news", other) > 0, "another job to run")

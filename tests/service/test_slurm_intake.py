@@ -88,6 +88,22 @@ def test_a_job_that_slurm_starts_before_it_is_held_is_not_taken_over(here: World
     assert steered_jobs(here.service.reads) == {}
 
 
+def test_the_log_says_how_a_job_really_ended_that_somebody_else_released(
+    here: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    slurm = SlurmThatRefuses(waiting("8"))
+    intake = intake_of(here, slurm)
+    intake.look()
+    job = steered_jobs(here.service.reads)["8"].job
+
+    slurm.jobs = (waiting("8", State="FAILED", PriorityLong="100", Reason="NonZeroExitCode", exit_code="3:0"),)
+    for _ in range(3):
+        intake.look()
+
+    assert f"job {job} is listed as cancelled" in (error := capfd.readouterr().err)
+    assert error.strip().endswith("Slurm: job 8 FAILED with exit code 3")
+
+
 class SlurmOfAnImpatientOwner(SlurmThatRefuses):
     """Its jobs are held by their owner right after a look."""
 

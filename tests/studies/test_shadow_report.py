@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +64,17 @@ def test_gpu_hours_over_time_are_in_units_of_speed_and_add_up() -> None:
 
     assert sum(one.gpu_hours for one in past) == pytest.approx(4 * 4 * speed, rel=1e-6)
     assert [one.from_s for one in past] == [T0 + hour * HOUR for hour in range(4)]
+
+
+def test_rounding_is_not_shown_as_waiting() -> None:
+    chance = random.Random(2)
+    rows = []
+    for number in range(5):
+        at_h = chance.random() / 10
+        rows.append(row(str(number), "ab"[number % 2], at_h, at_h, at_h + chance.random(), gpus=chance.choice((1, 2))))
+    hours = [one for over in report(record(*rows), "oef-coop").over_time.values() for one in over]
+
+    assert not [one for one in hours if 0 < one.waiting_hours * HOUR < 1e-6]
 
 
 def PROFILE_SPEED() -> float:  # noqa: N802

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fairlead.service.telemetry.notices import Channel
 
 _OF_LOCAL = ("user", "max_memory", "max_processes", "node_pace", "warm_standbys", "warm_memory", "warm_contexts")
-_OF_SLURM, _OF_RAY = ("slurm_option",), ("address",)
+_OF_SLURM, _OF_RAY = ("slurm_option", "look"), ("address",)
 _NO_EFFECT = {  # options that an engine does not have
     "local": (*_OF_SLURM, *_OF_RAY),
     "slurm": (*_OF_LOCAL, *_OF_RAY),
@@ -149,7 +149,10 @@ def serve(
         str | None,
         typer.Option(help="File that maps patterns of job names to models, with --shadow or --steer.", metavar="FILE"),
     ] = None,
-    look: Annotated[str, typer.Option(help="Time between two looks at a watched cluster.", metavar="DURATION")] = "10s",
+    look: Annotated[
+        str | None,
+        typer.Option(help="Time between two looks at Slurm: 5s, or 10s with --shadow.", metavar="DURATION"),
+    ] = None,
     keep: Annotated[
         str,
         typer.Option(help="Archive ended jobs and old records after this time; forever: never.", metavar="DURATION"),
@@ -248,7 +251,7 @@ def serve(
                 steer=steer,
                 aliases=dict(gpu_aliases(alias)),
                 job_models=[] if models is None else _job_models(models),
-                look_s=positive_duration("--look", look),
+                look_s=None if look is None else positive_duration("--look", look),
                 address=address,
                 fixed_cluster=cluster is not None,
             ),
@@ -326,7 +329,7 @@ def _check_shadow(shadow: bool, engine: str, names: set[str]) -> None:
     """Refuse options that have no effect with or without --shadow."""
     if shadow and engine != "slurm":
         raise InputError(f"--shadow watches a Slurm cluster, and this is --engine {engine}; add --engine slurm")
-    refused = _NOT_IN_SHADOW if shadow else ("look", *(() if "steer" in names else ("models",)))
+    refused = _NOT_IN_SHADOW if shadow else () if "steer" in names else ("models",)
     ignored = [f"--{name.replace('_', '-')}" for name in refused if name in names]
     if ignored:
         raise InputError(f"{', '.join(ignored)}: no effect {'with' if shadow else 'without'} --shadow; leave it out")

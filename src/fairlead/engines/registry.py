@@ -37,6 +37,7 @@ class RunnerOptions:
     address: str = ""  # of Ray's head
     aliases: Mapping[str, str] = field(default_factory=dict)  # other spellings of GPU types
     fixed_cluster: bool = True  # its nodes are those that the operator named, and no others join
+    look_s: float | None = None  # between two looks at Slurm; None: as the runner likes
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,16 @@ def _pretend_reader(directory: Path) -> LeaseReader:
 def _slurm_runner(directory: Path, state: State, options: RunnerOptions) -> Runner:
     from fairlead.engines.local.devices import Pace
     from fairlead.engines.slurm.commands import Slurm
-    from fairlead.engines.slurm.lease_runner import SlurmLeaseRunner
+    from fairlead.engines.slurm.lease_runner import LOOK_S, SlurmLeaseRunner
     from fairlead.engines.slurm.steer_runner import SlurmSteerRunner
 
     gpus_of = _gpus_of(state)
+    look_s = LOOK_S if options.look_s is None else options.look_s
     if options.steer:
-        return SlurmSteerRunner(directory, Slurm(), options.steer, gpus_of=gpus_of)
+        return SlurmSteerRunner(directory, Slurm(), options.steer, gpus_of=gpus_of, look_s=look_s)
     pace = Pace(state) if options.emulate else None
-    return SlurmLeaseRunner(directory, Slurm(), options=options.slurm_options, pace=pace, gpus_of=gpus_of)
+    extra = options.slurm_options
+    return SlurmLeaseRunner(directory, Slurm(), options=extra, pace=pace, gpus_of=gpus_of, look_s=look_s)
 
 
 def _gpus_of(state: State) -> Callable[[], dict[str, int]]:

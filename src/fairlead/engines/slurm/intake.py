@@ -7,6 +7,7 @@ else releases, such as an administrator whose own hold is over, is taken back: i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -75,6 +76,7 @@ class Leave:
     """The job has left Slurm: it was cancelled, moved to another partition, or ended without our knowledge."""
 
     job: str
+    ended: str = ""  # how it really ended if it ran without us, by Slurm
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +104,15 @@ class Intake:
 
     def steps(self, queue: Mapping[str, SlurmJob], known: Mapping[str, TakenOver], site: Site) -> Iterator[Step]:
         """What to do after a look. `queue` and `known` are by Slurm's id."""
-        for id_, job in queue.items():
+        for job in sorted(queue.values(), key=_submission):
             if job.stage is JobStage.PENDING:
-                ours = known.get(id_)
+                ours = known.get(job.id)
                 yield from _new(job, site) if ours is None else _waiting(job, ours)
         yield from self._take_back(queue, known)
         self._missed = {id_: looks for id_, looks in self._missed.items() if id_ in known}
         for id_, ours in known.items():
             if not ours.leaves and self._has_left(id_, ours, queue.get(id_)):
-                yield Leave(ours.job)
+                yield Leave(ours.job, _end_without_us(queue.get(id_)))
 
     def _take_back(
         self, queue: Mapping[str, SlurmJob], known: Mapping[str, TakenOver]
@@ -146,6 +148,18 @@ class Intake:
             return False
         del self._missed[id_]
         return True
+
+
+def _submission(job: SlurmJob) -> tuple[str, list[int]]:
+    """Orders jobs as they were submitted: `squeue` prints those of the same priority in an order of its own."""
+    return job.submit, [int(number) for number in re.findall(r"\d+", job.id)]
+
+
+def _end_without_us(job: SlurmJob | None) -> str:
+    if job is None or job.state == "CANCELLED":
+        return ""
+    code = f" with exit code {job.exit_code}" if job.exit_code else ""
+    return f"job {job.id} {job.state}{code}"
 
 
 def _would_start(job: SlurmJob) -> bool:

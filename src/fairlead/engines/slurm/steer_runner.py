@@ -38,12 +38,12 @@ from fairlead.engines.requests import Command
 from fairlead.engines.runner import Capabilities, LaunchError
 from fairlead.engines.slurm.commands import Slurm, SlurmError
 from fairlead.engines.slurm.holds import HeldBy, holder
+from fairlead.engines.slurm.lease_runner import LOOK_S
 from fairlead.engines.slurm.machines import usable_gpus
 from fairlead.engines.slurm.queue import JobStage, SlurmJob
 from fairlead.engines.slurm.shared_looks import NAME, SharedLook, write_look
 from fairlead.engines.slurm.steered import Correction, see
 
-LOOK_S = 5.0
 BEGINS_S = 2.0  # after which a batch script that Slurm counts as running has begun and set its traps
 # Slurm revokes the credential of a run when it ends, by the second: a run that begins on a node within the same second
 # as the last one ended there is refused, and the job fails.

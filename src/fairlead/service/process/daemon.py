@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fairlead import __version__
 from fairlead.engines.registry import ENGINES
 from fairlead.engines.requests import Command, SetPolicy
+from fairlead.engines.slurm.lease_runner import LOOK_S
 from fairlead.engines.slurm.shared_looks import NAME, LookReader
 from fairlead.model.cluster import Cluster
 from fairlead.model.errors import FairleadError, InputError
@@ -271,7 +272,8 @@ def _intake(options: ServiceOptions, directory: StateDirectory, writer: Writer, 
     partition = options.plan.steered_partition
     if not options.plan.steer:
         return None
-    return SlurmIntake(partition, writer, reads, shared=LookReader(directory.path / NAME, partition.name))
+    shared = LookReader(directory.path / NAME, partition.name)
+    return SlurmIntake(partition, writer, reads, look_s=options.plan.look_s or LOOK_S, shared=shared)
 
 
 def _take_watched(writer: Writer, rows: list[dict[str, Any]]) -> None:

@@ -96,7 +96,7 @@ class SchedulerOptions:
     aliases: Mapping[str, str] = field(default_factory=dict)  # other spellings of GPU types, in what an engine shows
     job_models: Sequence[Sequence[str]] = ()  # (pattern of job names, model), for watching
     default_model: str = UNKNOWN_MODEL
-    look_s: float = LOOK_S  # between two looks at a watched cluster
+    look_s: float | None = None  # between two looks at Slurm; None: as the engine likes
     address: str = ""  # of Ray's head
     fixed_cluster: bool = True  # no nodes join that the operator did not name
 
@@ -116,12 +116,14 @@ class SchedulerOptions:
             self.address,
             self.aliases,
             self.fixed_cluster,
+            self.look_s,
         )
 
     @property
     def watch(self) -> WatchOptions:
         models = [(pattern, model) for pattern, model in self.job_models]
-        return WatchOptions(self.aliases, models, self.default_model, self.look_s, self.keep_s)
+        look_s = LOOK_S if self.look_s is None else self.look_s
+        return WatchOptions(self.aliases, models, self.default_model, look_s, self.keep_s)
 
     @property
     def steered_partition(self) -> SteeredPartition:

@@ -30,6 +30,7 @@ from fairlead.engines.slurm.intake import (
     TakeBack,
 )
 from fairlead.engines.slurm.job_requests import Site, site_of
+from fairlead.engines.slurm.lease_runner import LOOK_S
 from fairlead.engines.slurm.machines import SlurmNode
 from fairlead.engines.slurm.queue import JobStage
 from fairlead.engines.slurm.shared_looks import LookReader, SharedLook
@@ -42,11 +43,11 @@ from fairlead.service.store.request_queue import Submission
 from fairlead.service.store.steered_jobs import ACTOR, steered_jobs
 from fairlead.service.store.writer import Writer
 
-LOOK_S = 5.0
 OVERDUE_S = 60.0  # without a look that succeeded
 LONGEST_PAUSE_S = 60.0  # after unexpected errors, which may be expensive
 _LATE_S, _PAUSE_S = 1.0, 0.2  # of the scheduler's looks, and between two glances at its file
 ACCOUNTS_S = 3600.0  # between two looks at weights and limits
+_WITHOUT_US = "is listed as cancelled, because somebody else started it; Slurm"
 _NOT_OURS = "somebody else has released it; move it to another partition to let Slurm schedule it"
 
 
@@ -202,8 +203,10 @@ class SlurmIntake:
                     return
                 self._slurm.run("scontrol", "release", slurm_job.id)
                 print(f"fairlead: job {slurm_job.id} is left to Slurm: {reason}", file=sys.stderr, flush=True)
-            case Leave(job):
+            case Leave(job, ended):
                 self._writer.write_now(changes.ask(ACTOR, Cancel(job)))
+                if ended:
+                    print(f"fairlead: job {job} {_WITHOUT_US}: {ended}", file=sys.stderr, flush=True)
             case PauseJob(job):
                 self._writer.write_now(changes.ask(ACTOR, Hold(job)))
             case ContinueJob(job):

@@ -36,6 +36,7 @@ from fairlead.traces.formats import Trace
 KIND = "shadow/1"
 HOUR_S = 3600.0
 _MOST_SLICES = 1000
+_ROUNDING_S = 1e-6  # of the times of jobs that did not wait
 _FAIR = 0.99  # a sharing incentive above this is what a slice of its own would have been
 
 
@@ -189,8 +190,8 @@ def _over_time(line: Timeline, speed: FloatArray, edges_s: FloatArray, origin_s:
     """By team and slice: GPU-hours in units of speed, and hours that its jobs waited together."""
     stays, names = line.stays(), list(line.tenants)
     tenant_of = np.array(line.tenant_of, dtype=np.int64)  # j
-    value = np.zeros((len(names), len(edges_s) - 1))  # u,k  GPU-hours x speed
-    waited = np.zeros_like(value)  # u,k  hours
+    value = np.zeros((len(names), len(edges_s) - 1))  # u,k  GPU-seconds x speed
+    waited = np.zeros_like(value)  # u,k  seconds
     for row in range(len(stays.job)):
         j = int(stays.job[row])
         inside_s = _inside(float(stays.start_s[row]), float(stays.end_s[row]), edges_s)
@@ -200,11 +201,12 @@ def _over_time(line: Timeline, speed: FloatArray, edges_s: FloatArray, origin_s:
     held = zip(stays.job.tolist(), stays.start_s.tolist(), stays.end_s.tolist(), strict=True)
     for j, start_s, end_s in set(held):  # once, on however many nodes
         waited[tenant_of[j]] -= _inside(start_s, end_s, edges_s)
+    waited[waited < _ROUNDING_S] = 0.0
     return [
-        TeamHours(name, origin_s + float(edges_s[k]), value[u, k] / HOUR_S, max(waited[u, k], 0.0) / HOUR_S)
+        TeamHours(name, origin_s + float(edges_s[k]), value[u, k] / HOUR_S, waited[u, k] / HOUR_S)
         for k in range(len(edges_s) - 1)
         for u, name in enumerate(names)
-        if value[u, k] > 0 or waited[u, k] > 1e-6
+        if value[u, k] > 0 or waited[u, k] > 0
     ]
 
 
