@@ -1,8 +1,8 @@
-"""Ray Train inside a job of Fairlead: `python ray_train.py --epochs 20`.
+"""Ray Train inside a job of Fairlead: `setsid --wait python ray_train.py --epochs 20`.
 
 The job starts a Ray of its own on the GPUs of its lease. Ray Train runs the training function in threads of its workers,
-where no signal handler can be set: `lease.should_stop` finds the stop file instead. Start this program without `exec`, so
-that the signal reaches the shell alone: Ray puts itself into a process group of its own, and would end at once.
+where no signal handler can be set: `lease.should_stop` finds the stop file instead. `setsid` keeps the signal away from
+this program and from Ray's own processes, which would end at once.
 """
 
 from __future__ import annotations
