@@ -1,7 +1,8 @@
-"""Ray Train inside a job of Fairlead: `python ray_train.py --epochs 20`.
+"""Ray Train inside a job of Fairlead: `setsid --wait python ray_train.py --epochs 20`.
 
 The job starts a Ray of its own on the GPUs of its lease. Ray Train runs the training function in threads of its workers,
-where no signal handler can be set: `lease.should_stop` finds the stop file instead.
+where no signal handler can be set: `lease.should_stop` finds the stop file instead. `setsid` keeps the signal away from
+this program and from Ray's own processes, which would end at once.
 """
 
 from __future__ import annotations
@@ -51,7 +52,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=20)
     epochs = parser.parse_args().epochs
-    lease.restore()  # from here on a request to stop does not end this process
     gpus = int(os.environ.get("FAIRLEAD_GPUS", "0"))
     ray.init(address="local", num_gpus=gpus, include_dashboard=False)
     trainer = TorchTrainer(
