@@ -17,7 +17,6 @@ from fairlead.studies.papers.hops.experiment import (
     HOPS,
     ONE_GPU,
     OTHER_JOBS,
-    OTHER_JOBS_SEEDS,
     OURS,
     PAPER,
     QUICK,
@@ -130,8 +129,10 @@ def study(scale: HopsScale, parts: dict[str, Part]) -> Study:
             tables.append(_calibration(name, part))
             continue
         if name in PAPER:
-            fewer = " and ".join(f'"{jobs}"' for jobs in OTHER_JOBS if f"{HOPS}, {jobs}" in part)
-            first = f"{seeds}; {fewer}: the first {OTHER_JOBS_SEEDS[name]}" if fewer else seeds
+            fewer = {
+                f'"{jobs}"': len(part[f"{HOPS}, {jobs}"]["jct_h"]) for jobs in OTHER_JOBS if f"{HOPS}, {jobs}" in part
+            }
+            first = f"{seeds}; {' and '.join(fewer)}: the first {max(fewer.values())}" if fewer else seeds
             tables += [_against(f"{title}: Hops against {rival}", first, part, rival, PAPER[name]) for rival in RIVALS]
             tables.append(_form_distances(f"{title}: {FORM_DISTANCES}", seeds, part, PAPER[name]))
         tables.append(Table(title, seeds, tuple(part), _numbers(name, part)))
@@ -251,8 +252,15 @@ def _idle(text: str, cells: tuple[str, ...], ours: Mapping[str, SeedSpread]) -> 
     verdict = verdicts.at_most([ours[HOPS]], IDLE_LIMIT)
     causes: tuple[TestedCause, ...] = ()
     if verdict.is_below:
-        cause = "GPUs that fit no waiting job stay idle, because the printed program does not widen jobs that run"
-        causes = (cause_of(cause, OURS, ours[HOPS], ours[OURS], IDLE_LIMIT),)
+        texts = {
+            OURS: "GPUs that fit no waiting job stay idle, because the printed program does not widen jobs that run",
+            f"{HOPS}, {ELASTIC}": "jobs that need 16 GPUs leave gaps which no waiting job fits",
+        }
+        causes = tuple(
+            cause_of(cause, column, ours[HOPS], ours[column], IDLE_LIMIT)
+            for column, cause in texts.items()
+            if column in ours
+        )
     return Claim(text, f"hops under {IDLE_LIMIT:g}", cells, "", verdict, causes)
 
 
