@@ -20,6 +20,7 @@ from fairlead.sim.truth import World
 from fairlead.studies.compare.workloads import at_load
 from fairlead.studies.papers.fft import testbed as fft
 from fairlead.studies.papers.hops import experiment as hops
+from fairlead.studies.papers.hops import jobs as hops_jobs
 from fairlead.studies.papers.oef import experiment as oef
 from fairlead.studies.runs.simulate import Setup, without_impossible
 from fairlead.traces.clusters import read_cluster
@@ -94,11 +95,11 @@ def _fft(data: Path, seed: int, *, jobs: int) -> Setup:
 
 
 def _hops(data: Path, seed: int) -> Setup:
-    trace = hops.workload(seed, 25, 10.0, hops.JOBS["64 GPUs"])
+    trace = hops_jobs.workload(seed, 25, 10.0, hops_jobs.HopsJobs("wide", 1.75))
     return _setup(
-        hops.small_cluster(),
+        hops_jobs.small_cluster(),
         trace,
-        hops.profile(),
+        hops_jobs.profile(),
         round_s=hops.ROUND_S,
         restart_s=hops.RESTART_S,
         world=World(seed=seed, server_factor=hops.SERVER_FACTOR),

@@ -30,7 +30,8 @@ from fairlead.rates.profile import ModelFacts, Profile, Speed
 from fairlead.rates.three_layer import ThreeLayer
 from fairlead.rounds.look import look
 from fairlead.rounds.state import State
-from fairlead.studies.papers.hops.experiment import ABLATION, HopsJobs, large_cluster, run_one, workload
+from fairlead.studies.papers.hops.experiment import ABLATION, run_one
+from fairlead.studies.papers.hops.jobs import HopsJobs, large_cluster, workload
 
 ROUND_S = 540.0
 TYPES = ("1080ti", "titanxp", "v100", "a100", "p100", "k80", "t4", "h100")

@@ -188,6 +188,19 @@ def test_among_equals_the_one_that_has_waited_longest_runs() -> None:
     assert placed(view) == (((0, 4),), ())
 
 
+def test_plans_follow_one_another_until_nothing_more_can_be_placed() -> None:
+    """Each width fills a part of what the last one left: 9 of 16 GPUs, then 4 of 7, 2 of 3 and the last one."""
+    widths = (9, 9, 9, 9, 4, 4, 4, 4, 2, 2, 2, 2, 1, 1)
+    jobs = [job(f"j{i:02d}", width, 1e4 * width, model="heavy", at=float(i)) for i, width in enumerate(widths)]
+    view = Scene(jobs, "v100:32x16", SPREAD, now_s=100.0).view()
+
+    def gpus(**options: int) -> int:
+        return sum(count for spot in placed(view, **options) for _, count in spot)
+
+    assert gpus() == 32
+    assert gpus(plans=3) < 32
+
+
 def test_priorities_can_be_changed() -> None:
     """The short job arrived last."""
     jobs = [job("long", 4, 40_000.0), job("short", 4, 400.0, at=90.0)]

@@ -25,6 +25,7 @@ from fairlead.studies.papers.costs import COSTS
 from fairlead.studies.papers.fft import experiment as fft
 from fairlead.studies.papers.hare import experiment as hare
 from fairlead.studies.papers.hops import experiment as hops
+from fairlead.studies.papers.hops import jobs as hops_jobs
 from fairlead.studies.papers.oef import experiment as oef
 from fairlead.studies.papers.reproduction_page import page, section
 from fairlead.studies.papers.results import NAMES, StudyResults, find_results, measures, study_digest
@@ -67,7 +68,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[St
     small = replace(hare.headlines()[0], jobs=8, rounds=(2, 5))
     patch.setattr(hare, "headlines", lambda: [small])
     patch.setattr(hare, "ROOM_GIB", (1.0,))
-    patch.setattr(hops, "workload", lambda seed, jobs, rate, mix, w=hops.workload: w(seed, 5, rate, mix))
+    patch.setattr(hops_jobs, "workload", lambda seed, jobs, rate, mix, w=hops_jobs.workload: w(seed, 5, rate, mix))
     try:
         yield run_studies(TINY, 1, quiet, store_in(keep)), keep
     finally:

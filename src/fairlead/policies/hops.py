@@ -17,7 +17,8 @@ from fairlead.policies.policy import Knows, RoundPolicy
 from fairlead.policies.ranges import FLAG, Maybe, Number, Ranges, Whole, Word
 from fairlead.rates.age import expected_age_s, latency_ratio
 
-PLANS = 3
+PLANS = 100  # of `hops`, which ends when nothing more can be placed
+LATE_PLANS = 3  # of `hops-late`, which widens jobs into what is left
 FTF_POWER = 2.0  # lambda of the priority "ftf"
 SERVED = 2.0  # K of `hops-late`: the worth of each GPU of its smallest width to the latest job
 SLACK = 0.25  # the part of its age by which a running job may fall behind before it counts as late
@@ -40,8 +41,8 @@ def hops(
 
     G is the rate of job i in configuration c relative to its smallest rate, S_n the idle GPUs of node n and
     u_i = (prior_i + bias) relative to the largest. `power` is lambda: unless it is set, 1, and 2 for the priority "ftf", as
-    in the paper. While GPUs are idle, a further plan is made for them, up to `plans`; its window is adjusted so that jobs
-    which lose speed when they are spread do not keep fragments from jobs which do not.
+    in the paper. While GPUs are idle, a further plan is made for them, until one places no job, up to `plans`; its window is
+    adjusted so that jobs which lose speed when they are spread do not keep fragments from jobs which do not.
 
     Departs: a gang whose smallest width needs several nodes may be spread at all its widths, not only the smallest.
     A GPU in use is worth 1e-2, and weights stay within a factor of 1e4. Jobs that have to stay (they have just started,
@@ -65,12 +66,12 @@ def hops_late(
     served: float = SERVED,
     bias: float | None = None,
     sigma: float = SIGMA,
-    plans: int = PLANS,
+    plans: int = LATE_PLANS,
     restart: bool = True,
     widen: bool = True,
     solve_s: float | None = None,
 ) -> tuple[Placement, None]:
-    """Hops with four changes of ours, each of which can be switched off; without all four it is `hops`.
+    """Hops with four changes of ours, each of which can be switched off; without all four, and with its plans, it is `hops`.
 
         max  sum_ic (u_i^lambda G_ic + K u_i^4 R_i) X_ic
 

@@ -13,11 +13,15 @@ NOTHING = 0.1  # a cause that accounts for less is refuted
 
 @dataclass(frozen=True, slots=True)
 class TestedCause:
-    """A possible reason, tested: `closes` is the part of the difference that is gone where the cause is switched off."""
+    """A possible reason, tested: `closes` is the part of the difference that is gone where the cause is switched off.
+
+    That is in a column of the table, or in another of its rows (`place`).
+    """
 
     text: str  # a sentence without its full stop
     column: str
     closes: float
+    place: str = "column"
 
     @property
     def explains(self) -> bool:
@@ -25,7 +29,7 @@ class TestedCause:
 
     @property
     def sentence(self) -> str:
-        return f'{self.text}. Switched off (column "{self.column}"), {self._effect}.'
+        return f'{self.text}. Switched off ({self.place} "{self.column}"), {self._effect}.'
 
     @property
     def _effect(self) -> str:

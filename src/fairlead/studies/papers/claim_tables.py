@@ -49,7 +49,8 @@ class Table:
 
     def __post_init__(self) -> None:
         assert all(len(claim.ours) == len(self.columns) for claim in self.claims), self.title
-        assert all(cause.column in self.columns for claim in self.claims for cause in claim.causes), self.title
+        shown = {"column": self.columns, "row": tuple(claim.claim for claim in self.claims)}
+        assert all(cause.column in shown[cause.place] for claim in self.claims for cause in claim.causes), self.title
 
     @property
     def head(self) -> list[str]:

@@ -11,11 +11,12 @@ from fairlead.studies.papers import verdicts
 from fairlead.studies.papers.causes import TestedCause, cause_of
 from fairlead.studies.papers.claim_tables import Claim, Study, Table, number, percent, seeds_of
 from fairlead.studies.papers.hops.experiment import (
-    CALIBRATION,
+    BY_LATENCY_RATIO,
+    ELASTIC,
     FORMS,
     HOPS,
     ONE_GPU,
-    ONE_GPU_SEEDS,
+    OTHER_JOBS,
     OURS,
     PAPER,
     QUICK,
@@ -25,6 +26,7 @@ from fairlead.studies.papers.hops.experiment import (
     HopsScale,
     Part,
 )
+from fairlead.studies.papers.hops.jobs import CALIBRATION
 from fairlead.studies.papers.spread import SeedSpread, spread
 from fairlead.studies.papers.verdicts import Verdict, VerdictWord
 
@@ -32,30 +34,37 @@ WORLD = """\
 The servers and class proportions are the paper's; speeds are relative to the 1080Ti; rounds take 540 s, restarts 30 s,
 and servers have hidden speeds of 0.85-1.05 (sensing: 0.75-1.05, on a half-empty cluster, so that there is a choice of
 servers). Hops learns the speeds of servers; Sia and Gavel know types only; Gavel gets the median width. The paper does not
-state how long and how wide the jobs of a class are. We fitted both to the paper's numbers of Gavel (makespan, JCT, waiting,
-largest latency ratio and FTF) on seeds that are not used otherwise, and not to any number of Hops; the tables on calibration
-show the candidates. Sia's numbers were not fitted."""
+state how long and how wide the jobs of a class are, nor how fast its network is. These were fitted to the paper's numbers
+of Gavel (makespan, JCT, waiting, largest latency ratio and FTF) on seeds that are not used otherwise, and not to any number of
+Hops; the tables on calibration show the candidates. Sia's numbers were not fitted."""
 READING = """\
-Gains are computed for each seed. Idle GPUs are counted once per round, after its plans, and only while a job waits; LR is
-the latency ratio. `hops` is the paper's system, `hops-late` ours (docs/decisions/0042-hops-serves-the-late.md); both have columns, and
+Gains are computed for each seed. Idle GPUs are counted once per round, after its plans, and only while a job waits. LR is
+the latency ratio, with the mean of a job's allowed widths, and FTF follows Sia's rule, both as in the paper. `hops` is the
+paper's system, `hops-late` ours (docs/decisions/0042-hops-serves-the-late.md); both have columns, and
 `hops` is judged. Several plans per round are an idea of Hops, so Sia and Gavel decide once per round. The paper does not
 describe how it places their gangs: packed on as few nodes as possible, scattered without regard to nodes, or on one node only
 (a gang waits until it fits on the fewest nodes that can hold it). Sia's own paper gives a gang that is wider than a node
-whole nodes; this is a candidate for Sia, and for Gavel a test of an explanation. "Refilled" also gives the packed baselines decisions inside
+whole nodes; this is a candidate for Sia, and for Gavel a test of an explanation. The paper's baselines have queues in order of
+latency ratios. Our Sia uses this order where nodes do not suffice; "by latency ratio" is a candidate for Gavel, in which these
+ratios are the weights of its program. "Refilled" also gives the packed baselines decisions inside
 rounds, like Hops. "Slow network" is a world in which gangs on several nodes lose more, with a scattered baseline. These two
-are not candidates for the paper's baseline; they test explanations. So does "one GPU allowed": Hops against Sia on whole
-nodes, where every job may also run on a single GPU."""
+are not candidates for the paper's baseline; they test explanations. So do two columns with other jobs: "one GPU allowed", Hops
+against Sia on whole nodes, where every job may also run on a single GPU, and "elastic gangs", Hops against packed baselines,
+where the jobs that have 16 GPUs here may have 2 to 16, and have 8 under Gavel. "Less a round" does not count the first 540 s
+for which a job waits (docs/decisions/0341-hops-numbers-as-its-paper-computes-them.md)."""
 
 NUMBERS = {
     "makespan_h": "makespan, h",
     "jct_h": "JCT, h",
     "wait_h": "waiting, h",
     "max_lr": "max LR",
+    "later_lr": "max LR, less a round",
     "idle": "idle GPUs",
     "max_ftf": "max FTF",
     "decision_s": "slowest decision, CPU s",
 }
 FORM_DISTANCES = "how far each form of a baseline is from the paper's numbers of it"
+ALL_FORMS = (*FORMS, WHOLE_NODES, BY_LATENCY_RATIO)
 REFILLED, SLOW_NETWORK = "refilled", "slow network"  # for comparison; the paper's baselines decide once per round
 FITTED = {
     "64 GPUs": ("makespan_h", "jct_h", "wait_h", "max_lr"),
@@ -120,7 +129,10 @@ def study(scale: HopsScale, parts: dict[str, Part]) -> Study:
             tables.append(_calibration(name, part))
             continue
         if name in PAPER:
-            first = f'{seeds}; "{ONE_GPU}": the first {ONE_GPU_SEEDS[name]}' if f"{HOPS}, {ONE_GPU}" in part else seeds
+            fewer = {
+                f'"{jobs}"': len(part[f"{HOPS}, {jobs}"]["jct_h"]) for jobs in OTHER_JOBS if f"{HOPS}, {jobs}" in part
+            }
+            first = f"{seeds}; {' and '.join(fewer)}: the first {max(fewer.values())}" if fewer else seeds
             tables += [_against(f"{title}: Hops against {rival}", first, part, rival, PAPER[name]) for rival in RIVALS]
             tables.append(_form_distances(f"{title}: {FORM_DISTANCES}", seeds, part, PAPER[name]))
         tables.append(Table(title, seeds, tuple(part), _numbers(name, part)))
@@ -132,7 +144,7 @@ def _joined(parts: Mapping[str, Part]) -> dict[str, Part]:
     joined: dict[str, Part] = {}
     for name, part in parts.items():
         setting, _, form = name.partition(", ")
-        if form in (WHOLE_NODES, ONE_GPU):
+        if form in (WHOLE_NODES, BY_LATENCY_RATIO, *OTHER_JOBS):
             joined[setting] = {**joined.get(setting, {}), **part}
         else:
             joined[name] = {**part, **joined.get(name, {})}
@@ -141,7 +153,7 @@ def _joined(parts: Mapping[str, Part]) -> dict[str, Part]:
 
 def _form_distances(title: str, seeds: str, part: Part, paper: Mapping[str, Mapping[str, float]]) -> Table:
     """How far each form of a baseline is from the paper's numbers of that baseline; Hops does not enter."""
-    forms = [form for form in (*FORMS, WHOLE_NODES) if any(f"{rival}, {form}" in part for rival in RIVALS)]
+    forms = [form for form in ALL_FORMS if any(f"{rival}, {form}" in part for rival in RIVALS)]
     rows = []
     for rival in RIVALS:
         runs = {form: part.get(f"{rival}, {form}") for form in forms}
@@ -155,13 +167,16 @@ def _form_distances(title: str, seeds: str, part: Part, paper: Mapping[str, Mapp
 
 def _against(title: str, seeds: str, part: Part, rival: str, paper: Mapping[str, Mapping[str, float]]) -> Table:
     forms = _forms(part, rival)
-    one_gpu = (ONE_GPU,) if rival == "sia" and f"{HOPS}, {ONE_GPU}" in part else ()
-    columns = (*forms, *(_ours(form) for form in forms if form != SLOW_NETWORK), *one_gpu)
+    columns = (*forms, *(_ours(form) for form in forms if form != SLOW_NETWORK), *_other_jobs(part, rival))
     return Table(title, seeds, columns, tuple(_gain(part, rival, metric, paper) for metric in METRICS))
 
 
 def _forms(part: Part, rival: str) -> tuple[str, ...]:
-    return tuple(form for form in (*FORMS, WHOLE_NODES) if f"{rival}, {form}" in part)
+    return tuple(form for form in ALL_FORMS if f"{rival}, {form}" in part)
+
+
+def _other_jobs(part: Part, rival: str) -> tuple[str, ...]:
+    return tuple(jobs for jobs in OTHER_JOBS if f"{rival}, {jobs}" in part)
 
 
 def _ours(form: str) -> str:
@@ -173,8 +188,8 @@ def _gain(part: Part, rival: str, metric: GainMetric, paper: Mapping[str, Mappin
     system = {SLOW_NETWORK: SLOW_HOPS}
     ours = {form: _by_seed(part, system.get(form, HOPS), f"{rival}, {form}", metric) for form in _forms(part, rival)}
     late = {_ours(form): _by_seed(part, OURS, f"{rival}, {form}", metric) for form in ours if form != SLOW_NETWORK}
-    if rival == "sia" and f"{HOPS}, {ONE_GPU}" in part:
-        late[ONE_GPU] = _by_seed(part, f"{HOPS}, {ONE_GPU}", f"sia, {ONE_GPU}", metric)
+    for jobs in _other_jobs(part, rival):
+        late[jobs] = _by_seed(part, f"{HOPS}, {jobs}", f"{rival}, {jobs}", metric)
     cells = tuple(metric.shown(values) for values in (*ours.values(), *late.values()))
     if metric.key not in paper[HOPS]:
         return Claim(metric.claim, "", cells)
@@ -202,6 +217,8 @@ def _causes(ours: Mapping[str, SeedSpread], claimed: float) -> tuple[TestedCause
         SLOW_NETWORK: "nodes matter too little: a gang on several nodes keeps 60 to 95 % of its rate here",
         "one node": "our packed baseline may spread a gang rather than wait",
         WHOLE_NODES: "our packed baseline puts other jobs next to gangs that are wider than a node",
+        ELASTIC: "the jobs that end last have 16 GPUs under every policy",
+        BY_LATENCY_RATIO: "our baseline does not look at latency ratios",
         ONE_GPU: "our baseline packs too well, and the narrowest waiting jobs are wider than the last fragments",
         _ours("scattered"): "the printed weights leave late jobs behind faster ones",
     }
@@ -225,7 +242,7 @@ def _numbers(name: str, part: Part) -> tuple[Claim, ...]:
         if name == "512 GPUs" and key == "idle":
             rows.append(_idle(text, cells, ours))
         elif name.endswith("priorities") and key == "max_lr":
-            rows.append(_priorities(text, cells, ours))
+            rows.append(_priorities(text, cells, part))
         else:
             rows.append(Claim(text, "", cells))
     return tuple(rows)
@@ -235,17 +252,35 @@ def _idle(text: str, cells: tuple[str, ...], ours: Mapping[str, SeedSpread]) -> 
     verdict = verdicts.at_most([ours[HOPS]], IDLE_LIMIT)
     causes: tuple[TestedCause, ...] = ()
     if verdict.is_below:
-        cause = "GPUs that fit no waiting job stay idle, because the printed program does not widen jobs that run"
-        causes = (cause_of(cause, OURS, ours[HOPS], ours[OURS], IDLE_LIMIT),)
+        texts = {
+            OURS: "GPUs that fit no waiting job stay idle, because the printed program does not widen jobs that run",
+            f"{HOPS}, {ELASTIC}": "jobs that need 16 GPUs leave gaps which no waiting job fits",
+        }
+        causes = tuple(
+            cause_of(cause, column, ours[HOPS], ours[column], IDLE_LIMIT)
+            for column, cause in texts.items()
+            if column in ours
+        )
     return Claim(text, f"hops under {IDLE_LIMIT:g}", cells, "", verdict, causes)
 
 
-def _priorities(text: str, cells: tuple[str, ...], ours: Mapping[str, SeedSpread]) -> Claim:
-    theirs = {variant: ours[variant].mean for variant in ours if variant in PAPER_LR}
-    smallest = min(theirs, key=theirs.__getitem__)
-    verdict = Verdict(VerdictWord.HOLDS if smallest == "latency-ratio" else VerdictWord.MISSED)
-    numbers = ", ".join(f"{variant} {PAPER_LR[variant]}" for variant in theirs)
-    return Claim(text, f"smallest by latency ratio ({numbers})", cells, "", verdict)
+def _priorities(text: str, cells: tuple[str, ...], part: Part) -> Claim:
+    above = _above_others(part, "max_lr")
+    verdict = Verdict(VerdictWord.HOLDS if above < 0 else VerdictWord.MISSED)
+    numbers = ", ".join(f"{variant} {PAPER_LR[variant]}" for variant in part if variant in PAPER_LR)
+    causes: tuple[TestedCause, ...] = ()
+    if verdict.is_below:
+        cause = "a job that is shorter than a round waits for the next one, whatever the priority"
+        closes = 1.0 - _above_others(part, "later_lr") / above if above else 0.0
+        causes = (TestedCause(cause, NUMBERS["later_lr"], closes, "row"),)
+    return Claim(text, f"smallest by latency ratio ({numbers})", cells, "", verdict, causes)
+
+
+def _above_others(part: Part, key: str) -> float:
+    """How far the priority by latency ratio is above the smallest of the others in the paper."""
+    means = {variant: float(np.mean(part[variant][key])) for variant in part if variant in PAPER_LR}
+    own = means.pop("latency-ratio")
+    return own - min(means.values())
 
 
 def _calibration(name: str, part: Part) -> Table:
