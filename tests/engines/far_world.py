@@ -18,6 +18,7 @@ from virtual_world import Clock
 from fairlead.engines.leases import NO_ANSWER, OVER, Condition, Key, Lease, Look, Report, Sight
 from fairlead.engines.requests import Command
 from fairlead.engines.runner import Capabilities, LaunchError, Runner
+from fairlead.model.cluster import NodeGroup
 from fairlead.model.handshake import CHECKPOINTED
 
 TICK_S = 0.25
@@ -112,6 +113,7 @@ class Far:
         self.saved: dict[str, float] = {}
         self.down: set[str] = set()
         self.closed: set[str] = set()  # nodes that take no new leases
+        self.joined: dict[str, NodeGroup] = {}  # that it has beside those of the cluster
         self.foreign: dict[str, int] = dict.fromkeys(SIZE, 0)  # GPUs that jobs of others hold
 
     def go_on(self) -> float:
@@ -237,7 +239,7 @@ class FarRunner:
         there = [self.cluster.runs[key] for key in leases if key in self.cluster.runs]
         sights = {run.lease.key: self._sight(run) for run in there if self._can_be_seen(run)}
         usable = {node: SIZE[node] - count for node, count in self.cluster.foreign.items()}
-        return Look(sights, frozenset(self.cluster.down), usable, frozenset(self.cluster.closed))
+        return Look(sights, frozenset(self.cluster.down), usable, frozenset(self.cluster.closed), self.cluster.joined)
 
     def recall(self, key: Key) -> Lease | None:
         return self.cluster.launched.get(key)

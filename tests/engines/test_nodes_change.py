@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine_world import FAST, Does
+from far_world import FarWorld
 from virtual_world import VirtualWorld
 
 from fairlead.engines.local.devices import Devices, Slots
@@ -75,3 +76,13 @@ def test_slots_of_a_node_that_joins_get_devices_that_nobody_has() -> None:
 
     assert [emulated["k80-1", 1], emulated["v100-1", 0], emulated["k80-1", 1]] == [1, 2, 1]
     assert [real["v100-1", 1], real["k80-1", 1]] == [2, 3]
+
+
+def test_a_node_that_the_engine_shows_joins_by_itself_and_once() -> None:
+    world = FarWorld()
+    world.cluster.joined["new"] = NEW
+    world.until(NodeAdded)
+    world.settle(30.0)
+
+    assert sum(isinstance(event, NodeAdded) for event in world.told) == 1
+    assert world.state.capacity.tolist() == [4, 1]

@@ -12,11 +12,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from engine_world import CLUSTER, Does
+from engine_world import CLUSTER, Does, Inbox
 from local_world import commands
 from ray_world import RayWorld
 
+from building import Scene
 from fairlead.engines.leases import Condition, Gpu, Lease
+from fairlead.engines.live import LiveEngine
 from fairlead.engines.local.programs import program
 from fairlead.engines.ray import part
 from fairlead.engines.ray.cluster import RayCluster, RayError, RayNode
@@ -146,6 +148,17 @@ def test_without_a_head_nothing_is_known_and_nothing_waits(tmp_path: Path) -> No
     assert look.sights == {}
     assert look.down is None
     assert NOWHERE in look.trouble
+
+
+def test_an_engine_that_cannot_reach_its_runner_says_so_without_an_event(tmp_path: Path) -> None:
+    state, commands_of = Scene([], "v100:1").state(), dict[str, Command]()
+    with closing(RayCluster(NOWHERE)) as ray:
+        runner = RayRunner(tmp_path, ray, gpus_of=lambda: {"v100-1": 1})
+        engine = LiveEngine(state, runner, Inbox(lambda seconds: None), commands_of.__getitem__, lambda: 0.0)
+
+        assert engine.wait(1000.0) == []  # long before that time
+
+    assert NOWHERE in engine.trouble
 
 
 class TestDriver:
