@@ -119,7 +119,8 @@ def test_a_duration_that_is_not_understood_is_named_by_its_option(
 
 
 @pytest.mark.parametrize(
-    "option", [("--warm-standbys", "1"), ("--warm-contexts",), ("--node-pace", "v100-1=0.5"), ("--emulate",)]
+    "option",
+    [("--warm-standbys", "1"), ("--warm-contexts",), ("--node-pace", "v100-1=0.5"), ("--emulate",), ("--look", "1s")],
 )
 def test_options_about_processes_are_refused_where_there_are_none(
     fairlead: Fairlead, tmp_path: Path, option: tuple[str, ...]
