@@ -151,7 +151,8 @@ class RayTestCluster:
 
     def stop(self) -> None:
         atexit.unregister(self.stop)
-        self.driver.close()
+        if "driver" in self.__dict__:  # it was needed
+            self.driver.close()
         for process in reversed(self._processes.values()):
             process.terminate()
         for process in reversed(self._processes.values()):
