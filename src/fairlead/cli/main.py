@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from fairlead import __version__
 from fairlead.cli.commands import COMMANDS, INTRODUCTION, overview
 from fairlead.cli.output import print_lines
+from fairlead.cli.plain_values import pass_plain_values, without_conversion
 from fairlead.cli.repeated import refuse_repeated
 from fairlead.model.errors import FairleadError
 
@@ -46,6 +47,9 @@ class FairleadGroup(TyperGroup):
         super().__init__(**settings)
         self.commands = LazyCommands()  # type: ignore[assignment]  # nothing is ever added to it
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_conversion(super().get_params(ctx))
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
@@ -63,6 +67,7 @@ def load_command(name: str) -> Any:
     command: Any = typer.main.get_group(value) if isinstance(value, typer.Typer) else typer.main.get_command(alone)
     command.name = name
     refuse_repeated(command)
+    pass_plain_values(command)
     return command
 
 
@@ -99,9 +104,6 @@ def main() -> None:
     except FairleadError as error:
         print_lines(f"fairlead: {error}", to_stderr=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone, so a message about it would fail too
-        sys.exit(1)
 
 
 if __name__ == "__main__":
