@@ -101,7 +101,7 @@ lock:
 	build/lock/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	(echo "# Made by 'make lock'."; build/lock/bin/pip freeze --exclude-editable --exclude fairlead) > requirements.lock
 
-$(READY): pyproject.toml requirements.lock
+$(READY): pyproject.toml requirements.lock hatch_build.py $(wildcard src/fairlead/numerics/c/*)
 	$(PYTHON) -c 'import sys; sys.exit("Fairlead needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock

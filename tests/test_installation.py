@@ -7,6 +7,7 @@ so that nothing is downloaded.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
+from shutil import which
 
 import pytest
 from packaging.requirements import Requirement
@@ -148,4 +150,27 @@ def test_the_source_archive_holds_what_the_wheel_is_built_from(built: Path) -> N
         archived = {name.partition("/")[2].removeprefix("src/") for name in sources.getnames()}
 
     assert "fairlead/traces/data/default_profile.txt" in installed
-    assert installed <= archived
+    assert {name for name in installed if not name.endswith(".so")} <= archived
+
+
+def test_what_a_machine_without_a_compiler_builds_decides_the_same(built: Path, tmp_path: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as sources:
+        sources.extractall(tmp_path, filter="data")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "pure")]
+    no_compiler = {**os.environ, "CC": str(tmp_path / "cc")}
+    said = subprocess.run(
+        build, check=True, capture_output=True, text=True, cwd=next(tmp_path.glob("fairlead-*")), env=no_compiler
+    )
+    pure = install(tmp_path / "pure", tmp_path / "without", "sim")
+    usual = install(built, tmp_path / "with", "sim")
+    loaded = "from fairlead.numerics.kernel import kernel; print(kernel is not None)"
+
+    assert "installed without compiled code" in said.stderr
+    assert pure.python("-c", loaded).stdout == "False\n"
+    assert usual.python("-c", loaded).stdout == f"{which('cc') is not None}\n"
+    journals = []
+    for installation in (pure, usual):
+        done = installation.fairlead(*SIMULATE, "gavel", "--journal", "journal")
+        assert done.returncode == 0, done.stderr
+        journals.append((installation.folder / "journal").read_bytes())
+    assert journals[0] == journals[1]

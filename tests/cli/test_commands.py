@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,37 @@ def test_the_overview_and_the_version_import_only_the_standard_library() -> None
         assert done.stdout.startswith(first)
         imported = set(done.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
         assert not imported & {"typer", "click", "rich", "numpy", "pydantic"}, imported
+
+
+def test_a_simulation_starts_without_the_library_that_converts_options(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("id,model,arrival_s,gpus,steps\na,resnet50,0,1,100\n")
+    words = ["fairlead", "simulate", "--cluster", "v100:1", "--trace", str(trace), "--policy", "fifo", "-o", "json"]
+    code = (
+        f"import sys; sys.argv = {words}; from fairlead.cli.entry import main\n"
+        "try: main()\nexcept SystemExit as end: print('pydantic' in sys.modules, end.code)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith('{\n  "policy": "fifo"')
+    assert done.stdout.splitlines()[-1] == "False 0"
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "--version", "policies", "policies -o json", "simulate --help", "trace", "no-such-command"]
+)
+def test_a_reader_that_has_gone_ends_a_command_without_a_word(words: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "fairlead", *words.split()]
+
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+
+    os.close(write)
+    usage_error = words == "no-such-command"
+    assert done.returncode == (2 if usage_error else 1)
+    assert ("No such command" in done.stderr) if usage_error else not done.stderr
 
 
 @pytest.mark.parametrize("words", [("simulate",), ("trace",), ("trace", "convert"), ("nodes", "drain"), ()])

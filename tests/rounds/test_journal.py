@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from building import THREE, job, setup
+from fairlead.model.cluster import parse_short_form
 from fairlead.model.decision import Decision
 from fairlead.model.errors import InputError
-from fairlead.model.events import Arrived, Refused
+from fairlead.model.events import Arrived, Finished, Refused
+from fairlead.model.jobs import JobSpec
 from fairlead.rounds.journal import JournalReader
 from fairlead.rounds.records import Records
 from fairlead.sim.truth import World
@@ -106,3 +109,30 @@ def test_a_record_whose_reason_is_empty_reads_back() -> None:
 
     assert isinstance(again, Refused)
     assert again.reason == ""
+
+
+@pytest.mark.parametrize("steps", [5.0, 5, None])
+@pytest.mark.parametrize(
+    "more", [{}, {"weight": 1}, {"weight": 2.5}, {"run_limit_s": 60.0}, {"nodes": 1}, {"types": ("k80",)}]
+)
+def test_lines_of_single_jobs_are_written_as_json_writes_them(steps: float | None, more: dict[str, Any]) -> None:
+    spec = JobSpec('a "quoted" é job', "t", "even", 1e-7, 2, steps, **more)
+    records, by_json = Records(parse_short_form("v100:2")), Records(parse_short_form("v100:2"))
+    one, nobody = np.array([0]), np.zeros(0, dtype=np.int64)
+
+    for event in (
+        Arrived(3.0, spec),
+        Arrived(3, JobSpec("second", "t", "even", 3, 2, 7.0)),
+        Finished(0.1 + 0.2, one, np.array([1e300])),
+        Finished(7, one, np.array([4.0])),
+        Finished(7.0, nobody, np.zeros(0)),
+    ):
+        assert records.to_line(event) == json.dumps(by_json.to_json(event), separators=(",", ":"))
+
+
+def test_a_number_that_json_lacks_is_an_error_in_any_line() -> None:
+    records = Records(parse_short_form("v100:2"))
+    records.to_line(Arrived(0.0, JobSpec("a", "t", "even", 0.0, 1, 1.0)))
+
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        records.to_line(Finished(1.0, np.array([0]), np.array([np.inf])))

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from building import job
 from fairlead.model.errors import InputError
 from fairlead.studies.runs.digest import code_digest
 from fairlead.studies.runs.process_pool import PoolProcess, ProcessPool, run_in_processes
 from fairlead.studies.runs.store import Store
+from fairlead.traces.formats import Trace
 
 
 def work(task: str) -> str:
@@ -59,6 +61,22 @@ def test_a_process_that_died_while_it_was_idle_loses_no_task() -> None:
     worker.process.join()
 
     assert not worker.start(work, "a")
+
+
+def look_at(task: tuple[str, Trace]) -> tuple[int, int]:
+    """Which workload of its process the task has, and of how many jobs."""
+    return id(task[1]), len(task[1].jobs)
+
+
+def test_a_process_keeps_the_workload_for_its_next_task() -> None:
+    short, long = (Trace(tuple(job(f"j{i}") for i in range(count)), "made up", "own") for count in (2, 3))
+    tasks = [("a", short), ("b", short), ("c", long), ("d", short)]
+
+    results = {one.task[0]: one.result for one in run_in_processes(look_at, tasks, workers=1)}
+
+    seen = {name: result for name, result in results.items() if result is not None}
+    assert seen["a"] == seen["b"]
+    assert [jobs for _, jobs in seen.values()] == [2, 2, 3, 2]
 
 
 def test_a_stored_result_is_reused_unless_everything_is_to_be_computed_again(tmp_path: Path) -> None:

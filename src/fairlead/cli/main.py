@@ -15,6 +15,7 @@ from fairlead import __version__
 from fairlead.cli.commands import COMMANDS, INTRODUCTION, overview
 from fairlead.cli.configured import apply_defaults
 from fairlead.cli.output import print_lines
+from fairlead.cli.plain_values import pass_plain_values, without_conversion
 from fairlead.cli.repeated import refuse_repeated
 from fairlead.model.errors import FairleadError
 
@@ -47,6 +48,9 @@ class FairleadGroup(TyperGroup):
         super().__init__(**settings)
         self.commands = LazyCommands()  # type: ignore[assignment]  # nothing is ever added to it
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_conversion(super().get_params(ctx))
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
@@ -65,6 +69,7 @@ def load_command(name: str) -> Any:
     command.name = name
     refuse_repeated(command)
     apply_defaults(name, command)
+    pass_plain_values(command)
     return command
 
 
@@ -101,9 +106,6 @@ def main() -> None:
     except FairleadError as error:
         print_lines(f"fairlead: {error}", to_stderr=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone, so a message about it would fail too
-        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from fairlead.library.continuing import ContinuedRun, simulate_onwards
 from fairlead.library.own_policies import AnyReference, load
 from fairlead.library.reading import ALWAYS_READ, File, Reading, ReadingOptions, build, known, read_cluster
 from fairlead.library.rules import Duration, RuleOptions, WorldRules
@@ -21,17 +20,18 @@ from fairlead.model.errors import InputError
 from fairlead.policies.parameter_text import parse_parameters
 from fairlead.rounds.journal import JournalReader
 from fairlead.rounds.loop import Journal
-from fairlead.studies.fairness.journal_audit import AuditingJournal, Auditor, RunAudit
 from fairlead.studies.runs import simulate as study
 from fairlead.studies.runs.simulate import Result, Setup
-from fairlead.studies.runs.timeline import NO_NODE, Timeline, read_series
 from fairlead.traces.formats import Trace
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from fairlead.library.continuing import ContinuedRun
     from fairlead.model.cluster import Cluster
     from fairlead.rates.profile import Profile
+    from fairlead.studies.fairness.journal_audit import RunAudit
+    from fairlead.studies.runs.timeline import Timeline
 
 Parameters = Mapping[str, Any] | Sequence[str]  # {"kappa": 2}, or words such as "kappa=2"
 SLICES = 160  # of a timeline
@@ -99,6 +99,8 @@ def simulate(
     unknown length run.
     """
     if from_ is not None:
+        from fairlead.library.continuing import simulate_onwards  # few runs need this, or the next two
+
         return simulate_onwards(
             from_,
             options,
@@ -209,6 +211,8 @@ class SimulatedRun:
     @cached_property
     def stays(self) -> ResultTable:
         """Which job held how many GPUs of which node when: one row per stay. Single tasks have no node."""
+        from fairlead.studies.runs.timeline import NO_NODE
+
         line, stays = self._line, self._line.stays()
         ids, cluster = [spec.id for spec in self.result.state.specs], line.cluster
         nodes = [*cluster.nodes, ""]  # NO_NODE is the last
@@ -229,6 +233,8 @@ class SimulatedRun:
     @cached_property
     def timeline(self) -> ResultTable:
         """The run over time, as averages over slices: GPUs in use by type, and shares and entitlements of tenants."""
+        from fairlead.studies.runs.timeline import read_series
+
         series = read_series(self._line, self.setup.tenant_weight, SLICES, MOST_TENANTS)
         columns = {"hour": np.array(series.hour)}
         columns |= {f"utilisation_{type_}": np.array(values) for type_, values in series.utilisation.items()}
@@ -240,6 +246,8 @@ class SimulatedRun:
     @cached_property
     def audit(self) -> RunAudit:
         """Envy, sharing incentive and promises of the run, as `fairlead audit` reports them for its journal."""
+        from fairlead.studies.fairness.journal_audit import AuditingJournal, Auditor
+
         auditor = Auditor.of(self.setup.header(), promised=self.setup.policy.promises)
         self._watch(AuditingJournal(auditor))
         return auditor.audit()
@@ -251,6 +259,8 @@ class SimulatedRun:
 
     @cached_property
     def _line(self) -> Timeline:
+        from fairlead.studies.runs.timeline import Timeline
+
         line = Timeline(self.setup.cluster)
         self._watch(line)
         return line

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.numerics import kernel
+from fairlead.numerics.kernel import floats, ints
 from fairlead.numerics.levels import Gangs, raise_in_step_then_total
 from fairlead.numerics.solve import Limit, LinearProgram, Model, Optimal
 
@@ -66,6 +68,36 @@ class MaxMinSolver:
         capacity: IntArray | FloatArray,
     ) -> MaxMin | None:
         """The shares of groups (g), in any order; None if the solver gave up. A group without any rate gets nothing."""
+        if kernel.kernel is not None and count.dtype == capacity.dtype == np.int64:
+            return self._solve_compiled(rate, scale, width, count, capacity)
+        return self._solve(rate, scale, width, count, capacity)
+
+    def _solve_compiled(
+        self,
+        rate: FloatArray,
+        scale: FloatArray,
+        width: IntArray,
+        count: IntArray | FloatArray,
+        capacity: IntArray | FloatArray,
+    ) -> MaxMin | None:
+        """The same, where the cases that need no program and the order of groups are found in one call."""
+        alive, strength = np.empty(len(scale), dtype=np.int64), np.empty(len(scale))
+        keys = np.empty((len(scale), self._types + 1))
+        n, easy = kernel.kernel.rank_groups(
+            floats(rate), floats(scale), ints(width), count, capacity, NEAR, alive, strength, keys
+        )
+        if easy or not n or n > self._many:
+            return self._solve(rate, scale, width, count, capacity)
+        return self._divide(rate.shape, alive[:n], strength[:n], keys[:n], width, count, capacity)
+
+    def _solve(
+        self,
+        rate: FloatArray,
+        scale: FloatArray,
+        width: IntArray,
+        count: IntArray | FloatArray,
+        capacity: IntArray | FloatArray,
+    ) -> MaxMin | None:
         top = rate.max(axis=1)  # g
         strength = top * scale  # g  value of one GPU of its best type
         alive = strength.argsort(kind="stable")[np.count_nonzero(top <= 0) :]
@@ -79,8 +111,21 @@ class MaxMinSolver:
             many = _max_min_of_many(rate, strength, width, count, capacity)
             if many is not None:
                 return many
-        strength, n = strength[alive], count[alive]
-        groups = self._find_all(rate[alive] / top[alive, None], width[alive])
+        keys = np.column_stack((rate[alive] / top[alive, None], width[alive].view(np.float64)))  # bit by bit
+        return self._divide(rate.shape, alive, strength[alive], keys, width, count, capacity)
+
+    def _divide(
+        self,
+        shape: tuple[int, ...],
+        alive: IntArray,
+        strength: FloatArray,
+        keys: FloatArray,
+        width: IntArray,
+        count: IntArray | FloatArray,
+        capacity: IntArray | FloatArray,
+    ) -> MaxMin | None:
+        """The solution by the open programs, for groups that compete, weakest first."""
+        n, groups = count[alive], self._find_all(keys)
         most, need, value = np.zeros((3, self.size))  # by group
         most[groups] = n * width[alive]
         need[groups] = n / strength  # the worth that all jobs of the group need for a level of 1
@@ -92,8 +137,8 @@ class MaxMinSolver:
         worth = self._raise_total(value, need * level * (1 - SLACK))
         if worth is None:
             return None
-        shares = np.zeros(rate.shape)
-        shares[alive] = np.round(worth[self._column_of[groups]] / n[:, None], SHARE_GRID)
+        shares = np.zeros(shape)
+        shares[alive] = (worth[self._column_of[groups]] / n[:, None]).round(SHARE_GRID)
         return MaxMin(shares, level)
 
     @property
@@ -132,17 +177,16 @@ class MaxMinSolver:
         outcome.x[_Z] = 0.0
         return outcome.x
 
-    def _find_all(self, relative: FloatArray, width: IntArray) -> IntArray:
+    def _find_all(self, keys: FloatArray) -> IntArray:
         """Positions of these groups in the programs; groups with equal relative rates and width are numbered by rank."""
-        rows = np.column_stack((relative, width.view(np.float64))).tobytes()  # rates and width, bit by bit
-        size = len(rows) // len(width)
+        rows, size = keys.tobytes(), keys.itemsize * keys.shape[1]
         groups: dict[bytes, int] = {}
-        for g in range(len(width)):
+        for g in range(len(keys)):
             key = rows[g * size : (g + 1) * size]
             while key in groups:
                 key += b"+"
             group = self._group.get(key)
-            groups[key] = self._add(key, relative[g]) if group is None else group
+            groups[key] = self._add(key, keys[g, :-1]) if group is None else group
         return np.array(list(groups.values()))
 
     def _add(self, key: bytes, relative: FloatArray) -> int:

@@ -150,6 +150,8 @@ class Model:
 
         self._highspy: Any = highspy
         self._highs: Any = self._highspy.Highs()
+        # Looked up once, because runs make thousands of solves that take microseconds.
+        self._error, self._is_optimal = highspy.HighsStatus.kError, highspy.HighsModelStatus.kOptimal
         self._low = np.array(program.low, dtype=np.float64)
         self._high = np.array(program.high, dtype=np.float64)
         self._row_low = np.array(program.row_low, dtype=np.float64)
@@ -183,7 +185,7 @@ class Model:
             limit = replace(limit, seconds=clock.seconds(limit.seconds))
         if self._limits != (primal, limit) or limit.seconds is not None:
             self._set_limits(limit, primal)
-        if self._highs.run() == self._highspy.HighsStatus.kError:
+        if self._highs.run() == self._error:
             return SolverFailed(f"HiGHS stopped with an error ({self._status()})")
         return self._outcome()
 
@@ -313,16 +315,17 @@ class Model:
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._highs, name)(*arguments)
         # A warning reports tiny coefficients (below 1e-9) that HiGHS treats as zero, which is right.
-        if status == self._highspy.HighsStatus.kError:
+        if status == self._error:
             raise BrokenInvariantError(f"HiGHS refused {name}{arguments[:2]}")
 
     def _status(self) -> str:
         return str(self._highs.modelStatusToString(self._highs.getModelStatus()))
 
     def _outcome(self) -> Outcome:
-        status, kind = self._highs.getModelStatus(), self._highspy.HighsModelStatus
-        if status == kind.kOptimal:
+        status = self._highs.getModelStatus()
+        if status == self._is_optimal:
             return self._optimal()
+        kind = self._highspy.HighsModelStatus
         if status in (kind.kTimeLimit, kind.kIterationLimit, kind.kSolutionLimit):
             clock = current_clock()
             if clock is not None and status == kind.kTimeLimit:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
+from fairlead.numerics import kernel
+from fairlead.numerics.kernel import floats, ints
 
 _CHUNK = 128  # jobs whose best types are found together
 
@@ -17,6 +19,20 @@ def fill_in_order(
     `liking` (j,t) ranks types for a job, the largest first, ties to the earlier type; 0 = cannot run there. A job that
     fits nowhere is skipped.
     """
+    fill = _fill if kernel.kernel is None else _fill_compiled
+    return fill(order, width, liking, free)
+
+
+def _fill_compiled(
+    order: IntArray, width: IntArray, liking: FloatArray, free: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    order, width, room = ints(order), ints(width), np.array(free, dtype=np.int64)
+    jobs, types = np.empty((2, order.size), dtype=np.int64)
+    filled = kernel.kernel.fill(order, width, floats(liking), room, jobs, types)
+    return jobs[:filled], types[:filled], width[jobs[:filled]]
+
+
+def _fill(order: IntArray, width: IntArray, liking: FloatArray, free: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     left: list[int] = free.tolist()
     jobs: list[int] = []
     types: list[int] = []

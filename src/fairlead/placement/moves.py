@@ -12,6 +12,8 @@ import numpy as np
 from fairlead.model.allocation import NO_GRANTS, NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, FloatArray, IntArray
 from fairlead.model.view import MIXED_TYPES, View
+from fairlead.numerics import kernel
+from fairlead.numerics.kernel import ints
 from fairlead.placement.pool import Pool, free_after
 from fairlead.placement.refill import refill
 
@@ -64,6 +66,13 @@ def drop_idle_moves(view: View, grants: Grants) -> Grants:
 
     The gain is counted over the time for which the job is certain to keep its new GPUs.
     """
+    if kernel.kernel is not None:
+        kept = np.empty(grants.types.shape, dtype=np.int64)
+        entries = ints(grants.jobs), ints(grants.types), ints(grants.gpus)
+        of_jobs = view.held_type, view.held_gpus, view.rate, view.restart_s
+        changes = kernel.kernel.keep_idle(*entries, *of_jobs, view.capacity, kept, view.round_s, RESTARTS_WORTH)
+        if changes >= 0:  # otherwise some job mixes types
+            return replace(grants, types=kept) if changes else grants
     old = view.held_type[grants.jobs]
     mixing = jobs_that_mix(grants) | set(grants.jobs[old == MIXED_TYPES].tolist())
     if mixing:

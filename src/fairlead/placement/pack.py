@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from fairlead.model.allocation import NOWHERE, Grants, Spot
 from fairlead.model.arrays import BoolArray, IntArray
 from fairlead.model.errors import BrokenInvariantError
 from fairlead.model.view import View
+from fairlead.numerics import kernel
 from fairlead.placement.moves import jobs_that_mix, pays
 from fairlead.placement.pool import Pool, free_after
 
@@ -96,16 +97,21 @@ def _place(
     if not leaving and not spread and np.count_nonzero(stays) == len(stays):
         return {}
     changed: dict[int, Spot] = dict.fromkeys(leaving, NOWHERE)
-    pool = Pool(view.cluster, free_after(view.node_free, given_back=[view.spots[j] for j in leaving]))
+    free = free_after(view.node_free, given_back=[view.spots[j] for j in leaving])
+    entries = _in_order(view, grants, ~stays)
+    if kernel.kernel is not None and choose is _compact and not (fewest or alone or mixing):
+        _place_compiled(view, free, entries, changed)
+        entries = []
+    pool = Pool(view.cluster, free)
     if alone:
         _close_nodes(view, pool, kept)
-    for gpus, j, t in _in_order(view, grants, ~stays):
+    for gpus, j, t in entries:
         on_whole_nodes = alone and gpus > view.cluster.largest_node[t]
         spot = pool.place_alone(t, gpus) if on_whole_nodes else choose(pool, t, gpus, view.last_spot(j))
         if not spot and alone:
             continue  # GPUs that it was granted are left over next to other gangs, or no node is empty
         if not spot:
-            raise BrokenInvariantError("more GPUs were granted than the nodes of the type have free")
+            raise BrokenInvariantError(_CROWDED)
         runs = len(spot) == 1 or j in mixing or view.rate_on(j, spot)
         if not runs or (fewest and len(spot) > _fewest_nodes(view, t, gpus)):
             pool.give_back(spot)  # it does not run spread like this, or must not, and waits for a better gap
@@ -124,6 +130,23 @@ def _place(
         else:
             pool.give_back(better)
     return changed
+
+
+_CROWDED = "more GPUs were granted than the nodes of the type have free"
+
+
+def _place_compiled(view: View, free: IntArray, entries: list[tuple[int, int, int]], changed: dict[int, Spot]) -> None:
+    """Place the entries as `Pool.place` would, one after another, into `changed`; `free` (n) becomes what is left."""
+    gpus, jobs, types = np.array(entries, dtype=np.int64).reshape(-1, 3).T.copy()
+    last = [view.last_spot(j) for _, j, _ in entries]
+    spots = kernel.kernel.place_gangs(
+        free, view.cluster.node_type, len(view.capacity), gpus, jobs, types, last, view.rate_on
+    )
+    for (_, j, _), spot in zip(entries, spots, strict=True):
+        if spot is None:
+            raise BrokenInvariantError(_CROWDED)
+        if spot:
+            changed[j] = spot
 
 
 def _close_nodes(view: View, pool: Pool, kept: IntArray) -> None:
@@ -157,13 +180,12 @@ def _stays(view: View, grants: Grants, mixing: set[int]) -> BoolArray:
     return stays
 
 
-def _in_order(view: View, grants: Grants, which: BoolArray) -> Iterator[tuple[int, int, int]]:
+def _in_order(view: View, grants: Grants, which: BoolArray) -> list[tuple[int, int, int]]:
     """(GPUs, job, type) of these entries: gangs that slow down when spread first, then by width, job and type."""
     gpus, jobs, types = grants.gpus[which], grants.jobs[which], grants.types[which]
-    entries = list(zip(gpus.tolist(), jobs.tolist(), types.tolist(), strict=True))
-    minds = np.fromiter((_minds(view, j, t, count) for count, j, t in entries), np.bool_, len(entries))
-    order = np.lexsort((types, jobs, -gpus, ~minds))
-    return (entries[entry] for entry in order.tolist())
+    entries = zip(gpus.tolist(), jobs.tolist(), types.tolist(), strict=True)
+    ranked = sorted((not _minds(view, j, t, count), -count, j, t) for count, j, t in entries)
+    return [(-less, j, t) for _, less, j, t in ranked]
 
 
 def _minds(view: View, j: int, t: int, gpus: int) -> bool:

@@ -10,6 +10,8 @@ import numpy as np
 from fairlead.model.allocation import NO_GRANTS, Grants, Shares
 from fairlead.model.arrays import NO_JOBS, BoolArray, FloatArray, IntArray
 from fairlead.model.view import View
+from fairlead.numerics import kernel
+from fairlead.numerics.kernel import floats, ints
 from fairlead.placement.moves import held_by, joined, left_over
 from fairlead.placement.pooling import pooled
 from fairlead.placement.refill import refill
@@ -61,6 +63,11 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     idle let jobs move up to a faster type without a charge. Pinned jobs keep what they hold. A deficit stays within
     what the owner's gangs could settle, so that an owner with nothing to run does not accumulate claims.
     """
+    rounded = None if kernel.kernel is None else _round_compiled(view, shares, owed, pinned)
+    return _round(view, shares, owed, pinned) if rounded is None else rounded
+
+
+def _round(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) -> tuple[Grants, Deficits, bool]:
     claims = owed.claims
     if claims is None or claims.shares is not shares or claims.job is not view.job:
         claims = Claims.of(view, shares)
@@ -88,6 +95,40 @@ def round_shares(view: View, shares: Shares, owed: Deficits, pinned: BoolArray) 
     owing[np.abs(owing) < WHOLE] = 0.0
     exact = not np.count_nonzero(np.abs(granted - shares.gpus) >= WHOLE)
     return _move_up(view, grants, pinned, claims.fastest), Deficits(shares.owner_key, owing, claims), exact
+
+
+def _round_compiled(
+    view: View, shares: Shares, owed: Deficits, pinned: BoolArray
+) -> tuple[Grants, Deficits, bool] | None:
+    """The same in one call; None where an owner has several jobs, or a pinned job several types."""
+    entries = np.empty((3, view.jobs), dtype=np.int64)
+    owing = np.empty((view.jobs, len(view.capacity)))
+    result = kernel.kernel.round_jobs(
+        floats(shares.gpus),
+        ints(shares.owner_of),
+        ints(shares.owner_key),
+        owed.owner_key,
+        floats(owed.gpus),
+        view.job,
+        view.width,
+        view.rate,
+        view.ideal_rate,
+        view.held_type,
+        view.held_gpus,
+        view.restart_s,
+        pinned,
+        view.capacity,
+        *entries,
+        owing,
+        RESTART_PART * view.round_s,
+        WHOLE,
+        STAY,
+        LONGEST_STAY,
+    )
+    if result is None:
+        return None
+    count, exact = result
+    return Grants(*entries[:, :count]), Deficits(shares.owner_key, owing), bool(exact)
 
 
 def stays(view: View) -> FloatArray:

@@ -50,19 +50,28 @@ def _trade(W: FloatArray, x: FloatArray, slow: int, fast: int) -> None:
         second = ratio[able][np.isfinite(ratio[able])].max(initial=0.0)
     buyers, sellers = able[np.argsort(-ratio[able], kind="stable")].tolist(), rising.tolist()
     ratios, slow_gpus, fast_gpus = ratio.tolist(), x[:, slow].tolist(), x[:, fast].tolist()  # l  as Python's own floats
-    b = s = 0
-    while b < len(buyers) and s < len(sellers) and ratios[buyers[b]] > ratios[sellers[s]]:
-        buyer, seller = buyers[b], sellers[s]
-        price = min(max(float(second), ratios[seller]), ratios[buyer])
-        wanted = slow_gpus[buyer] / price if price > 0 else np.inf
-        if fast_gpus[seller] < wanted:
-            bought, paid, s = fast_gpus[seller], fast_gpus[seller] * price, s + 1
-        else:
-            bought, paid, b = wanted, slow_gpus[buyer], b + 1
+    waiting, offering = iter(buyers), iter(sellers)
+    buyer, seller = next(waiting), next(offering)
+    usual, own, least = float(second), ratios[buyer], ratios[seller]
+    while own > least:
+        price = max(usual, least) if own > usual else own
+        wanted, offered = slow_gpus[buyer] / price if price > 0 else np.inf, fast_gpus[seller]
+        sold_out = offered < wanted
+        bought, paid = (offered, offered * price) if sold_out else (wanted, slow_gpus[buyer])
         fast_gpus[buyer] += bought
-        fast_gpus[seller] -= bought
+        fast_gpus[seller] = offered - bought
         slow_gpus[buyer] -= paid
         slow_gpus[seller] += paid
+        if sold_out:
+            seller = next(offering, None)
+            if seller is None:
+                break
+            least = ratios[seller]
+        else:
+            buyer = next(waiting, None)
+            if buyer is None:
+                break
+            own = ratios[buyer]
     x[:, slow], x[:, fast] = slow_gpus, fast_gpus
 
 

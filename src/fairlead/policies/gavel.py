@@ -10,6 +10,7 @@ from fairlead.model.allocation import Answer, Level, Shares
 from fairlead.model.arrays import FloatArray, IntArray
 from fairlead.model.jobs import MOST_GPUS
 from fairlead.model.view import View
+from fairlead.numerics import kernel
 from fairlead.numerics.isolated import isolated_shares
 from fairlead.numerics.maxmin import MaxMinSolver
 from fairlead.policies.policy import RoundPolicy
@@ -49,17 +50,13 @@ def gavel(view: View, memory: GavelMemory | None) -> tuple[Shares, GavelMemory]:
     """
     if memory is not None and memory.still_holds(view):
         return memory.shares, memory
-    group_of, first, count = _group(view)  # j, g, g
+    groups = _groups(view) if kernel.kernel is None else _groups_compiled(view)
     solver = memory.solver if memory is not None else None
-    if solver is None or solver.size > CROWDED * len(first) + 32:
+    if solver is None or solver.size > CROWDED * len(groups.count) + 32:
         solver = MaxMinSolver(len(view.capacity))
-    rate = np.where(view.capacity > 0, view.rate[first], 0.0)  # g,t  a type that is down entirely has no rates
-    width, weight, whole = view.width[first], view.weight[first], float(view.weight.sum())
-    alone = isolated_shares(rate > 0, width, view.capacity, weight, whole)  # g,t  GPUs of one job
-    isolated = np.maximum((view.ideal_rate[first] * alone).sum(axis=1), 1e-300)  # g
-    solution = solver.solve(rate, 1.0 / isolated, width, count, view.capacity)
+    solution = solver.solve(groups.rate, groups.scale, groups.width, groups.count, view.capacity)
     shares = Shares(
-        gpus=(alone if solution is None else solution.shares)[group_of],
+        gpus=(groups.alone if solution is None else solution.shares)[groups.of_job],
         owner_of=np.arange(view.jobs),
         owner_key=view.job,
         answer=Answer(solver="equal shares" if solution is None else "optimal"),
@@ -85,6 +82,37 @@ def divide_max_min(speedup: FloatArray, capacity: FloatArray, weight: FloatArray
     any_width = np.full(len(groups), MOST_GPUS)
     solution = MaxMinSolver(len(capacity)).solve(groups, 1.0 / alone, any_width, count, capacity)
     return None if solution is None else solution.shares[group_of] * weight[:, None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """Groups of equal jobs."""
+
+    of_job: IntArray  # j
+    count: IntArray  # g  jobs
+    width: IntArray  # g
+    rate: FloatArray  # g,t
+    alone: FloatArray  # g,t  GPUs of one job if the cluster were divided
+    scale: FloatArray  # g  1 / rate with these
+
+
+def _groups(view: View) -> _Groups:
+    group_of, first, count = _group(view)  # j, g, g
+    rate = np.where(view.capacity > 0, view.rate[first], 0.0)  # g,t  a type that is down entirely has no rates
+    width, weight, whole = view.width[first], view.weight[first], float(view.weight.sum())
+    alone = isolated_shares(rate > 0, width, view.capacity, weight, whole)
+    isolated = np.maximum((view.ideal_rate[first] * alone).sum(axis=1), 1e-300)  # g
+    return _Groups(group_of, count, width, rate, alone, 1.0 / isolated)
+
+
+def _groups_compiled(view: View) -> _Groups:
+    """The same in one call."""
+    of_job, first, count = np.empty((3, view.jobs), dtype=np.int64)
+    rate, alone = np.empty((2, *view.rate.shape))
+    scale, whole = np.empty(view.jobs), float(view.weight.sum())
+    columns = view.alike, view.rate, view.ideal_rate, view.width, view.weight, view.capacity
+    n = kernel.kernel.isolated_groups(*columns, whole, of_job, first, count, rate, alone, scale)
+    return _Groups(of_job, count[:n], view.width.take(first[:n]), rate[:n], alone[:n], scale[:n])
 
 
 def _group(view: View) -> tuple[IntArray, IntArray, IntArray]:

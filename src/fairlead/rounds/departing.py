@@ -46,6 +46,8 @@ def note_stops(state: State, decision: Decision) -> None:
 def charge_pre_emptions(state: State, decision: Decision) -> None:
     """Remember for an hour what the jobs that the decision stops or moves lose, before they leave their GPUs."""
     cost = state.held_gpus[decision.stop] * state.restart_s[decision.stop]  # GPU-seconds
+    if not state.pre_empted and not np.count_nonzero(cost):
+        return
     by_tenant = np.bincount(state.tenant[decision.stop], cost)  # u
     recent = [charge for charge in state.pre_empted if decision.time_s - charge[0] < WINDOW_S]
     state.pre_empted = recent + [(decision.time_s, u, float(by_tenant[u])) for u in np.flatnonzero(by_tenant).tolist()]

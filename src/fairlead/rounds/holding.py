@@ -11,6 +11,7 @@ from fairlead.model.allocation import NOWHERE, Spot
 from fairlead.model.arrays import IntArray
 from fairlead.model.outcomes import Reason
 from fairlead.model.view import MIXED_TYPES, NO_TYPE
+from fairlead.numerics import kernel
 from fairlead.rounds.departing import end_departures, refund_restarts
 from fairlead.rounds.speeds import forget_spread, note_spread
 from fairlead.rounds.waiting import set_reason
@@ -22,6 +23,42 @@ if TYPE_CHECKING:
 def occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float) -> None:
     if not jobs.size:
         return
+    fill = _occupy if kernel.kernel is None else _occupy_compiled
+    gpus, nodes = fill(state, jobs, spots, time_s)
+    if nodes > 1:
+        note_spread(state, jobs.tolist())
+    state.busy_gpus += gpus
+    end_departures(state, jobs)
+    if state.reason[jobs].any():
+        set_reason(state, jobs, Reason.UNDECIDED, time_s)
+    state.running += len(jobs)
+    state.nodes.take(spots)
+
+
+def _occupy_compiled(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float) -> tuple[int, int]:
+    """Like `_occupy`, in one call."""
+    gpus, nodes = kernel.kernel.occupy(
+        jobs,
+        spots,
+        state.spots,
+        state.last_spots,
+        state.cluster.node_type,
+        time_s,
+        state.first_start_s,
+        state.restarts,
+        state.migrations,
+        state.leases,
+        state.held_type,
+        state.held_gpus,
+        state.held_nodes,
+        state.since_s,
+        MIXED_TYPES,
+    )
+    return gpus, nodes
+
+
+def _occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float) -> tuple[int, int]:
+    """Change the columns of the jobs. Returns the GPUs of all spots and the nodes of the widest."""
     types: list[int] = []
     totals: list[int] = []
     moved: list[bool] = []
@@ -42,15 +79,8 @@ def occupy(state: State, jobs: IntArray, spots: tuple[Spot, ...], time_s: float)
     state.held_type[jobs] = types
     state.held_gpus[jobs] = totals
     state.held_nodes[jobs] = nodes = [len(spot) for spot in spots]
-    if max(nodes) > 1:
-        note_spread(state, jobs.tolist())
-    state.busy_gpus += sum(totals)
     state.since_s[jobs] = time_s
-    end_departures(state, jobs)
-    if state.reason[jobs].any():
-        set_reason(state, jobs, Reason.UNDECIDED, time_s)
-    state.running += len(jobs)
-    state.nodes.take(spots)
+    return sum(totals), max(nodes)
 
 
 def release(state: State, jobs: IntArray, time_s: float) -> None:

@@ -63,17 +63,14 @@ class JournalWriter:
     def __init__(self, file: IO[str], header: Header) -> None:
         self._file = file
         self._records = Records(header.cluster, _known_jobs(header))
-        self._write(header_to_json(header))
+        self._file.write(to_line(header_to_json(header)) + "\n")
 
     def event(self, event: ev.Event) -> None:
-        self._write(self._records.to_json(event))
+        self._file.write(self._records.to_line(event) + "\n")
 
     def decision(self, decision: Decision) -> None:
-        self._write(self._records.to_json(decision))
+        self._file.write(self._records.to_line(decision) + "\n")
         self._file.flush()
-
-    def _write(self, record: dict[str, Any]) -> None:
-        self._file.write(to_line(record) + "\n")
 
 
 @dataclass(frozen=True)

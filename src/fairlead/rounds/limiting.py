@@ -51,6 +51,8 @@ def may_stop(draft: Draft, rows: list[int]) -> bool:
 
 def held_back_since(draft: Draft, since_s: Mapping[int, float]) -> dict[int, float]:
     """Permanent numbers of the jobs that the limit holds back -> since when."""
+    if not draft.held_back:
+        return {}
     numbers = draft.view.job[sorted(draft.held_back)].tolist()
     return {number: since_s.get(number, draft.view.now_s) for number in numbers}
 

@@ -136,12 +136,14 @@ _DERIVED: dict[str, Callable[[State, IntArray, float], Any]] = {
 
 def _weights(state: State, jobs: IntArray) -> FloatArray:
     """j  The weight of each job among all jobs. The owners' own numbers count inside their tenant only."""
+    if len(state.tenant_weight) < 2:  # as the function below decides too, more slowly
+        return state.weight.take(jobs)
     return entitled_weights(state.weight.take(jobs), state.tenant.take(jobs), np.array(state.tenant_weight))
 
 
 def _apart(alike: IntArray, state: State, jobs: IntArray) -> IntArray:
     """j  The same numbers, but apart where the same weight of two jobs means something else to their tenants."""
-    if np.array_equal(_weights(state, jobs), state.weight.take(jobs)):
+    if len(state.tenant_weight) < 2 or np.array_equal(_weights(state, jobs), state.weight.take(jobs)):
         return alike
     _, numbers = np.unique(np.column_stack((alike, state.tenant.take(jobs))), axis=0, return_inverse=True)
     return numbers.reshape(-1)

@@ -16,6 +16,9 @@ from fairlead.model.events import NodeAdded, NodeDown, NodeRemoved, NodeUp, Node
 NodeEvent = NodeDown | NodeUp | NodeUsable | NodeAdded | NodeRemoved
 
 
+_FEW = 64  # spots that are changed one by one, because columns of few numbers are slow
+
+
 class Nodes:
     """The nodes of a state, mutable like it. Views share `up` and `capacity`, so these are replaced, never written to.
 
@@ -104,9 +107,10 @@ class Nodes:
         self._count()
 
     def _add_free(self, spots: Sequence[Spot], sign: int) -> None:
-        if len(spots) == 1:  # a job ends by itself: single numbers are faster than columns of one
-            for node, count in spots[0]:
-                self.free[node] += sign * count
+        if len(spots) <= _FEW:
+            for spot in spots:
+                for node, count in spot:
+                    self.free[node] += sign * count
             return
         nodes, counts = np.array(list(chain.from_iterable(spots))).T
         np.add.at(self.free, nodes, sign * counts)

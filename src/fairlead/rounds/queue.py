@@ -25,7 +25,9 @@ class Queue:
             jobs = np.concatenate((self._jobs, np.array(self._news, dtype=np.int64)))
             if self._released:
                 jobs, self._released = np.sort(jobs), False
-            self._jobs = np.delete(jobs, np.searchsorted(jobs, self._gone))
+            stays = np.ones(len(jobs), dtype=np.bool_)
+            stays[np.searchsorted(jobs, self._gone)] = False
+            self._jobs = jobs[stays]
             self._news, self._gone = [], []
             self.fixed = {}
         return self._jobs

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
+from json import encoder
 from typing import Any
 
 import numpy as np
@@ -53,12 +54,18 @@ _NAMES = {kind: name for name, kind in _EVENTS.items()}
 _OPTIONAL = ("measured", "unfit", "reason", "setbacks", "again_s", "instead_of")
 _SPEC = tuple(field.name for field in fields(JobSpec))
 _FIELDS = {kind: tuple((field.name, field.default) for field in fields(kind)) for kind in _NAMES}
-_LINES = json.JSONEncoder(separators=(",", ":"), allow_nan=False)  # `json.dumps` would make one for every line
+_LINES = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+# What `_LINES` makes for every line, made once; it is None where Python lacks its compiled part.
+_make: Any = getattr(encoder, "c_make_encoder", None)
+_PARTS: Any = _make and _make(
+    None, _LINES.default, encoder.encode_basestring_ascii, None, ":", ",", False, False, False
+)
+_quoted = encoder.encode_basestring_ascii
 _FLOATS = ("rate", "samples", "cost_s", "resume_s", "part", "gpus")
 
 
 def to_line(record: dict[str, Any]) -> str:
-    return _LINES.encode(record)
+    return "".join(_PARTS(record, 0)) if _PARTS is not None else _LINES.encode(record)
 
 
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
@@ -89,7 +96,37 @@ class Records:
         self._nodes = list(cluster.nodes)
         self._node = {name: n for n, name in enumerate(cluster.nodes)}
         self._ids: list[str] = list(ids)
+        self._rest: dict[tuple[Any, ...], str] = {}  # of the lines of jobs, which are mostly the same
         self._position = {id_: j for j, id_ in enumerate(self._ids)}
+
+    def to_line(self, record: Record) -> str:
+        """The line of a record: that of `to_json`, where single jobs that arrive or finish are written directly."""
+        if isinstance(record, ev.Arrived):
+            self._meet(record.spec)
+            return self._arrival(record)
+        if isinstance(record, ev.Finished) and len(record.jobs) == 1:
+            samples, time_s = record.samples.item(), record.time_s
+            if type(time_s) is float and math.isfinite(samples) and math.isfinite(time_s):
+                id_ = _quoted(self._ids[record.jobs.item()])
+                return f'{{"event":"finished","time_s":{time_s!r},"jobs":[{id_}],"samples":[{samples!r}]}}'
+        return to_line(self.to_json(record))
+
+    def _arrival(self, record: ev.Arrived) -> str:
+        spec = record.spec
+        numbers = record.time_s, spec.arrival_s, spec.steps, spec.weight
+        usual = spec.nodes is None and spec.run_limit_s is None and math.isfinite(record.time_s)
+        if not usual or not all(type(number) is float for number in numbers):  # 1 is written otherwise than 1.0
+            return to_line({"event": "arrived", "time_s": record.time_s, "job": spec_to_json(spec)})
+        key = spec.widths, spec.types, spec.weight, spec.relaxed
+        rest = self._rest.get(key)
+        if rest is None:
+            names = ("widths", "types", "weight", "relaxed")
+            rest = self._rest[key] = to_line({name: getattr(spec, name) for name in names})[1:]
+        return (
+            f'{{"event":"arrived","time_s":{record.time_s!r},"job":{{"id":{_quoted(spec.id)},'
+            f'"tenant":{_quoted(spec.tenant)},"model":{_quoted(spec.model)},"arrival_s":{spec.arrival_s!r},'
+            f'"gpus":{spec.gpus},"steps":{spec.steps!r},{rest}}}'
+        )
 
     def to_json(self, record: Record) -> dict[str, Any]:
         if isinstance(record, Decision):

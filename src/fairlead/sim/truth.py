@@ -92,6 +92,7 @@ class Truth:
         self.rates = rates
         self.learnt = learnt
         self._gang: dict[str, GangRate] = {}  # by model
+        self._on_one_node: dict[tuple[str, int, int], float] = {}  # (model, type, GPUs) -> at the speed of the table
         self.factor = _factors(world, len(cluster.nodes))  # n
         self._own_factor: dict[int, FloatArray] = {}  # job -> n  with its own effect on each node
         self.total = [_samples(spec, rates) for spec in jobs]  # j  samples
@@ -102,6 +103,13 @@ class Truth:
         model = self.jobs[j].model
         if self.learnt is not None:
             return self.learnt.predict(j, model, spot)
+        if len(spot) == 1:  # the usual case, looked up at once
+            ((node, gpus),) = spot
+            kind = model, self.cluster.type_of[node], gpus
+            rate = self._on_one_node.get(kind)
+            if rate is None:
+                rate = self._on_one_node[kind] = self.rates.at(*kind, 1)
+            return rate * float(self._factor_for(j)[node])
         gang = self._gang.get(model)
         if gang is None:
             gang = self._gang[model] = partial(self.rates.at, model)
@@ -137,7 +145,7 @@ class Truth:
     def _change_to(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.rates = self.rates.for_cluster(cluster)
-        self._gang = {}
+        self._gang, self._on_one_node = {}, {}
 
     def runs_nowhere(self, j: int) -> bool:
         """Whether the present cluster has too few GPUs for the job, even with all nodes up and no other job."""

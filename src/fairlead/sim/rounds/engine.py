@@ -171,20 +171,22 @@ class SimEngine:
         return decision.cause is Cause.ROUND and not acts and not more
 
     def _start_all(self, jobs: IntArray, spots: Sequence[Spot], now_s: float) -> Started:
-        running = [self._start(j, spot, now_s) for j, spot in zip(jobs.tolist(), spots, strict=True)]
-        rate, resume_s = np.array([run.rate for run in running]), np.array([run.resume_s for run in running])
-        return Started(now_s, jobs, rate, resume_s, measured=not self._senses)
-
-    def _start(self, j: int, spot: Spot, now_s: float) -> _Running:
-        rate = self._truth.rate(j, spot)
-        if rate <= 0 or j in self._running:
-            raise BrokenInvariantError(f"job {self._truth.jobs[j].id} was started where it cannot run, or twice")
-        resume_s = now_s + (self._truth.restart_s[j] if j in self._ran else self._truth.world.start_s)
-        end_s = self._end_s(j, resume_s, rate)
-        run = self._running[j] = _Running(spot, rate, resume_s, resume_s, end_s)
-        self._ran.add(j)
-        heapq.heappush(self._finishing, (end_s, j))
-        return run
+        truth, running, ran = self._truth, self._running, self._ran
+        restart_s, start_s, notice_s = truth.restart_s, truth.world.start_s, truth.world.notice_s
+        rates: list[float] = []
+        resumes_s: list[float] = []
+        for j, spot in zip(jobs.tolist(), spots, strict=True):
+            rate = truth.rate(j, spot)
+            if rate <= 0 or j in running:
+                raise BrokenInvariantError(f"job {truth.jobs[j].id} was started where it cannot run, or twice")
+            resume_s = now_s + (restart_s[j] if j in ran else start_s)
+            end_s = resume_s + max(self._total[j] - self._done[j], 0.0) / rate + notice_s
+            running[j] = _Running(spot, rate, resume_s, resume_s, end_s)
+            ran.add(j)
+            heapq.heappush(self._finishing, (end_s, j))
+            rates.append(rate)
+            resumes_s.append(resume_s)
+        return Started(now_s, jobs, np.array(rates), np.array(resumes_s), measured=not self._senses)
 
     def _continue(self, j: int, state: State) -> None:
         spot = state.spots[j]

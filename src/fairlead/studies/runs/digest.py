@@ -25,7 +25,7 @@ def code_digest(counts: Callable[[Path], bool] = every_source) -> str:
     """
     digest = hashlib.sha256("".join(f"{library} {_version(library)}\n" for library in LIBRARIES).encode())
     root = Path(fairlead.__file__).parent
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted((*root.rglob("*.py"), *root.rglob("*.[ch]"))):
         source = path.relative_to(root)
         if counts(source):
             digest.update(f"{source}\n".encode() + path.read_bytes())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -14,10 +16,12 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from fairlead.model.errors import FairleadError
+from fairlead.traces.formats import Trace
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -105,9 +109,13 @@ def reason_of(error: BaseException) -> str:
 
 
 class PoolProcess:
-    """A process and our end of the pipe to it; it is spawned, so that it shares no solver and no thread with us."""
+    """A process and our end of the pipe to it; it is spawned, so that it shares no solver and no thread with us.
+
+    It keeps the workload of its last task, because the next one often differs in its policy only.
+    """
 
     def __init__(self) -> None:
+        self._kept: dict[int, Trace] = {}
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_serve, args=(theirs,), daemon=True)
@@ -117,8 +125,13 @@ class PoolProcess:
 
     def start(self, run: Callable[[T], R], task: T) -> bool:
         """Start a task. False if the process died while it was idle; another process then gets the task."""
+        used: dict[int, Trace] = {}
+        parts = io.BytesIO()
+        _Sender(parts, used).dump((run, task))
+        new = {key: trace for key, trace in used.items() if key not in self._kept}
+        self._kept = used
         try:
-            self.pipe.send((run, task))
+            self.pipe.send((parts.getvalue(), new, set(used)))
         except OSError:
             self.close()
             return False
@@ -139,6 +152,29 @@ class PoolProcess:
         self.process.join()
 
 
+class _Sender(ForkingPickler):
+    """Writes a task without its workloads, and collects these by their identity."""
+
+    def __init__(self, file: io.BytesIO, used: dict[int, Trace]) -> None:
+        super().__init__(file)
+        self._used = used
+
+    def persistent_id(self, value: Any) -> int | None:
+        if not isinstance(value, Trace):
+            return None
+        self._used[id(value)] = value
+        return id(value)
+
+
+class _Receiver(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, kept: dict[int, Trace]) -> None:
+        super().__init__(file)
+        self._kept = kept
+
+    def persistent_load(self, key: int) -> Trace:
+        return self._kept[key]
+
+
 @contextmanager
 def _without_main() -> Iterator[None]:
     """Hide the caller's script from a process that starts, which would run it again from its first line to its last."""
@@ -153,11 +189,14 @@ def _without_main() -> Iterator[None]:
 def _serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends us
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    kept: dict[int, Trace] = {}
     while True:
         try:
-            run, task = pipe.recv()
+            parts, new, used = pipe.recv()
         except EOFError:
             return
+        kept = {key: trace for key, trace in {**kept, **new}.items() if key in used}
+        run, task = _Receiver(io.BytesIO(parts), kept).load()
         pipe.send(attempt(run, task))
 
 

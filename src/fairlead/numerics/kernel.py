@@ -1,0 +1,35 @@
+"""The compiled loops of a round, where this installation has them; docs/decisions/0360.
+
+The Python functions that they replace define what they do, and run wherever they are absent.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.arrays import FloatArray, IntArray
+
+VERSION = 1  # the same as in c/module.c: a file that was compiled from another source is not used
+
+
+def _load() -> Any:
+    try:
+        module = import_module("fairlead.numerics._kernel")
+    except ImportError:  # installed without a compiler
+        return None
+    return module if getattr(module, "VERSION", None) == VERSION else None
+
+
+kernel: Any = _load()
+
+
+def ints(numbers: Any) -> IntArray:
+    """Whole numbers in the form that compiled code reads; arrays of policies may have another."""
+    return np.ascontiguousarray(numbers, dtype=np.int64)
+
+
+def floats(numbers: Any) -> FloatArray:
+    return np.ascontiguousarray(numbers, dtype=np.float64)
