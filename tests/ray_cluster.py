@@ -25,6 +25,7 @@ from slurm_cluster import free_ports
 from waiting import wait_for
 
 LABEL = "gpu-type"
+ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # else Ray replaces 127.0.0.1 by the machine's address
 _SETTINGS = {  # a death is noticed after seconds
     "RAY_health_check_initial_delay_ms": "0",
     "RAY_health_check_period_ms": "1000",
@@ -33,7 +34,15 @@ _SETTINGS = {  # a death is noticed after seconds
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
     "RAY_worker_niceness": "0",  # jobs would inherit 15, and starve on a busy machine
     "RAY_USAGE_STATS_ENABLED": "0",
+    **ON_LOOPBACK,
 }
+# `ray start`, which otherwise refuses to add nodes to a cluster on 127.0.0.1.
+_START = """
+from ray._private import ray_constants, services
+ray_constants.ENABLE_RAY_CLUSTER, services.get_node_ip_address = True, lambda address=None: "127.0.0.1"
+from ray.scripts.scripts import main
+main()
+"""
 _STARTED = "Ray runtime started"
 
 
@@ -61,6 +70,7 @@ class RayTestCluster:
         self.nodes = {node.name: node for node in nodes}
         self.head = nodes[0].name
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        os.environ.update(ON_LOOPBACK)  # of drivers, which are processes of their own
         with free_ports(1) as ports:
             self.address = f"127.0.0.1:{ports[0]}"
         atexit.register(self.stop)
@@ -73,7 +83,7 @@ class RayTestCluster:
         if name == self.head:
             where = ["--head", f"--port={self.address.rpartition(':')[2]}", "--include-dashboard=false"]
         words = [
-            *(str(Path(sys.executable).with_name("ray")), "start", *where, "--block", "--disable-usage-stats"),
+            *(sys.executable, "-c", _START, "start", *where, "--block", "--disable-usage-stats"),
             *("--node-ip-address=127.0.0.1", f"--node-name={name}", f"--temp-dir={self.root}"),
             *("--object-store-memory=78643200", "--include-log-monitor=false"),
             *(f"--num-cpus={2 if name == self.head else 0}", f"--num-gpus={node.gpus}"),

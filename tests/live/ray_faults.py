@@ -23,7 +23,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]  # as pytest does
 
 from homes import Site  # noqa: E402
 
-from ray_cluster import RayTestCluster, TestNode, missing, shared_cluster  # noqa: E402
+from ray_cluster import ON_LOOPBACK, RayTestCluster, TestNode, missing, shared_cluster  # noqa: E402
 from waiting import wait_for  # noqa: E402
 
 POLICY, STEPS, TRAINED = "las", 60, 40
@@ -46,7 +46,9 @@ RaySite = Site[RayTestCluster]
 
 def site_in(home: Path, cluster: RayTestCluster) -> RaySite:
     engine = ("--engine", "ray", "--address", cluster.address)
-    return Site(cluster, home, engine, f"{Path(sys.executable).parent}:/usr/bin:/bin", {"LANG": "C.UTF-8"})
+    return Site(
+        cluster, home, engine, f"{Path(sys.executable).parent}:/usr/bin:/bin", {"LANG": "C.UTF-8", **ON_LOOPBACK}
+    )
 
 
 def submit_all(site: RaySite, gangs: int) -> tuple[list[str], dict[str, Path]]:

@@ -29,7 +29,7 @@ from steer_truth import DECLARED_S, RESTORE_S, SLEEPER, TYPES, Measured, Workloa
 
 from fairlead.model.jobs import JobSpec  # noqa: E402
 from fairlead.service.client import Client  # noqa: E402
-from ray_cluster import RayTestCluster, TestNode, missing  # noqa: E402
+from ray_cluster import ON_LOOPBACK, RayTestCluster, TestNode, missing  # noqa: E402
 from waiting import wait_for  # noqa: E402
 
 NODES = [TestNode(f"{type_}-{number}", type_, 4) for type_ in TYPES for number in (1, 2)]
@@ -95,7 +95,7 @@ def main() -> int:
             home = Path(tempfile.mkdtemp(prefix="fl-ray-truth-", dir="/tmp"))
             engine = ("--engine", "ray", "--address", cluster.address)
             real[policy] = run_on_ray(
-                Site(cluster, home, engine, f"{Path(sys.executable).parent}:/usr/bin:/bin"), policy, TRUTH
+                Site(cluster, home, engine, f"{Path(sys.executable).parent}:/usr/bin:/bin", ON_LOOPBACK), policy, TRUTH
             )
             if options.keep is not None:
                 shutil.copytree(home, options.keep / policy, dirs_exist_ok=True)
