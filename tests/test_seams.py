@@ -161,7 +161,10 @@ def test_serving_does_not_import_the_simulator() -> None:
         "import fairlead.engines, fairlead.service\n"
         "for package in (fairlead.engines, fairlead.service):\n"
         "    for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
-        "        importlib.import_module(module.name)\n"
+        "        try:\n"
+        "            importlib.import_module(module.name)\n"
+        "        except ModuleNotFoundError as missing:\n"
+        "            if missing.name != 'ray': raise\n"  # an extra, which the driver of Ray needs
         "print('fairlead.service.api.app' in sys.modules, sorted(n for n in sys.modules if n.startswith('fairlead.sim')))"
     )
 

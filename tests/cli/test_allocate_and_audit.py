@@ -86,6 +86,19 @@ def test_a_watched_cluster_is_not_judged_by_the_promises_of_a_policy_that_only_a
     assert "Slurm decided, and oef-coop only advised: nothing was promised" in table
 
 
+@pytest.mark.parametrize(("jobs", "measured"), [("a", False), ("abc", True)])
+def test_an_audit_says_why_a_promise_about_shares_was_not_measured(
+    jobs: str, measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three jobs on GPUs for one leave their tenants wanting more; one job does not."""
+    run = tmp_path / "run.jsonl"
+    simulate(setup([job(id_, 2, samples=4000.0, tenant=id_) for id_ in jobs], "v100:2", "oef-coop"), run)
+
+    assert fairlead(monkeypatch, "audit", str(run)) == 0
+    reason = "not measured: no decision left a tenant with fewer GPUs than it wanted"
+    assert (reason not in " ".join(capsys.readouterr().out.split())) == measured
+
+
 @pytest.mark.parametrize("verb", ["audit", "replay"])
 def test_a_binary_file_is_not_a_journal(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

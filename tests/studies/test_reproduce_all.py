@@ -377,6 +377,6 @@ def test_an_interrupted_command_says_where_it_goes_on(tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         _, message = running.communicate(timeout=PATIENCE_S)
 
-    assert running.returncode == 1
+    assert running.returncode == 130
     assert f"finished parts are kept in {tmp_path}" in message
     assert all(json.loads(kept.read_text())["parts"] for kept in tmp_path.glob("*-quick.json"))

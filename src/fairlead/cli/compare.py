@@ -9,7 +9,7 @@ import typer
 from fairlead.cli.options import Importing, spread
 from fairlead.cli.output import Format, Output, print_json, print_lines, print_table, print_wide_table, show_progress
 from fairlead.cli.world import WorldOptions
-from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.errors import InputError, InterruptedByUserError
 from fairlead.model.extras import require
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Running:
             from fairlead.library.comparing import store_of
 
             folder = store_of(self.state, fresh=self.fresh).folder
-            raise FairleadError(
+            raise InterruptedByUserError(
                 f"interrupted; finished runs are kept in {folder}, and the same command continues from there"
             ) from None
 

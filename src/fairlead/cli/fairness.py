@@ -131,6 +131,8 @@ def print_promises(title: str, report: dict[str, Any]) -> None:
         causes = sorted(one["causes"].items(), key=lambda item: -item[1]) if one["standing"] == "broken" else []
         rows += [[f"  {cause}", "", f"{part:.0%}", "", ""] for cause, part in causes if abs(part) >= SMALL_PART]
     print_table(title, ["promise", "", "value", "limit", "who"], rows, left=2)
+    if any(one["standing"] == "not measured" and one["bound"] is not None for one in report["promises"]):
+        print_lines("not measured: no decision left a tenant with fewer GPUs than it wanted")
 
 
 def _hours(tenant: dict[str, Any]) -> list[str]:

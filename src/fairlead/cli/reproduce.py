@@ -11,7 +11,7 @@ import typer
 
 from fairlead.cli.options import Throughputs
 from fairlead.cli.output import Format, Output, print_json, print_wrapped_table
-from fairlead.model.errors import FairleadError, InputError
+from fairlead.model.errors import InputError, InterruptedByUserError
 from fairlead.model.units import format_duration, format_number
 from fairlead.model.words import choose, counted
 
@@ -74,7 +74,7 @@ def all_papers(
             scales, jobs or os.cpu_count() or 1, _print_progress, store, _print_remark, older=accept_older
         )
     except KeyboardInterrupt:
-        raise FairleadError(
+        raise InterruptedByUserError(
             f"interrupted; finished parts are kept in {store.folder}, and the same command continues from there"
         ) from None
     studies = [study_of(one) for one in measured]

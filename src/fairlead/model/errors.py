@@ -31,6 +31,12 @@ class NotFoundError(FairleadError):
     exit_code = 3
 
 
+class InterruptedByUserError(FairleadError):
+    """Ctrl-C in a command that can continue later; the message says how."""
+
+    exit_code = 130  # as of every program that is interrupted
+
+
 class ImpossibleError(FairleadError):
     """Jobs that can never run on this cluster."""
 

@@ -104,7 +104,10 @@ async def explain(
             answer = await explain_apart(task)
         except TimeoutError:
             raise ApiError(
-                429, "too_busy", "the explanation took too long", "try again later, or with remedies=false"
+                429,
+                "too_busy",
+                "the explanation took too long",
+                "try again later, or without remedies: `fairlead explain --no-remedies`, or remedies=false in the API",
             ) from None
     return explain_row(job, now_s) if answer is None else answer
 
