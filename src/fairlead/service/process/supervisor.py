@@ -156,6 +156,16 @@ class Supervisor:
                 return
             self._stopping.wait(pause_s)
 
+    def _note_decision(self, decision_s: float, at_s: float | None, warm: Any) -> None:
+        slowest_s = max(decision_s, self._reported.slowest_decision_s or 0.0)
+        self._reported = replace(self._reported, decision_s=decision_s, slowest_decision_s=slowest_s, warm=warm)
+        if at_s is not None:
+            self._took_s[at_s] = decision_s
+            if len(self._took_s) > _DECISIONS_TIMED:
+                del self._took_s[next(iter(self._took_s))]
+        self._decided_s = time.monotonic()
+        self._due_s = min(self._due_s, self._decided_s)  # until it is applied, which the next due_in_s reports
+
     def _live(self) -> _End:
         """Run one scheduler process from its start to its end."""
         try:
@@ -180,16 +190,7 @@ class Supervisor:
                 self._ready_s = time.monotonic()
                 self._ready.set()
             elif "decision_s" in message:
-                decision_s = message["decision_s"]
-                slowest_s = max(decision_s, self._reported.slowest_decision_s or 0.0)
-                self._reported = replace(
-                    self._reported, decision_s=decision_s, slowest_decision_s=slowest_s, warm=message.get("warm")
-                )
-                self._took_s[message["at_s"]] = decision_s
-                if len(self._took_s) > _DECISIONS_TIMED:
-                    del self._took_s[next(iter(self._took_s))]
-                self._decided_s = time.monotonic()
-                self._due_s = min(self._due_s, self._decided_s)  # until it is applied, which the next due_in_s reports
+                self._note_decision(message["decision_s"], message.get("at_s"), message.get("warm"))
             elif "measurements" in message:
                 self._measurements = measurements_from_json(message["measurements"])
             elif "watched" in message:
