@@ -36,7 +36,7 @@ STOP, KILL, OVER = b"s", b"k", b"o"  # on the leash
 RAY_ENDS_S = 90.0  # for a node to notice that the head is gone for good, which takes a minute
 _PAUSE_S = 0.1
 _LOOK_S = 1.0  # between two looks at the other parts, on a file system that all nodes share
-_TERM_S = 5.0  # between TERM and KILL if a part has failed
+_TERM_S = 5.0  # between TERM and KILL if a part has failed, or is lost
 
 
 def main(*words: str) -> int:
@@ -168,8 +168,8 @@ def _watch(part: _Part, leash: _Leash, child: subprocess.Popen[bytes], log: _Log
             kill_s = now_s
         if now_s >= looked_s + _LOOK_S:
             looked_s = now_s
-            wait_s = _time_to_end(part, leash) if kill_s == math.inf else None
-            if wait_s is not None:
+            wait_s = _time_to_end(part, leash, undecided=kill_s == math.inf)
+            if wait_s is not None and now_s + wait_s < kill_s:
                 kill_s = now_s + wait_s
                 _note(os.path.join(part.directory, FOLLOWED))
                 child.terminate()
@@ -182,8 +182,12 @@ def _watch(part: _Part, leash: _Leash, child: subprocess.Popen[bytes], log: _Log
         _clear(part)  # the shim was killed
 
 
-def _time_to_end(part: _Part, leash: _Leash) -> float | None:
-    """The seconds that the job has to end; None as long as there is no reason to."""
+def _time_to_end(part: _Part, leash: _Leash, *, undecided: bool) -> float | None:
+    """The seconds that the job has to end; None if there is no reason to, or no other than that which was decided on."""
+    if LOST in _names(part.directory):
+        return _TERM_S  # as the other parts have, so that nothing of the gang runs when its GPUs are freed
+    if not undecided:
+        return None
     if leash.is_off:
         for directory in (part.lease, part.directory):  # so that its end does not count as a failure
             _note(os.path.join(directory, shim.ASKED))
@@ -261,6 +265,7 @@ def _conclude(part: _Part, leash: _Leash, log: _Log) -> None:
         if time.monotonic() >= give_up_s:
             return
         time.sleep(_PAUSE_S)
+    _wait_for_lost([directory for directory, end in zip(directories, ends, strict=True) if end == VANISHED])
     log.finish()
     os.chdir(part.lease)
     if VANISHED in ends:
@@ -268,6 +273,13 @@ def _conclude(part: _Part, leash: _Leash, log: _Log) -> None:
     else:
         followed = [FOLLOWED in _names(directory) for directory in directories]
         shim.record_end(_first_error(ends, followed))
+
+
+def _wait_for_lost(directories: Sequence[str]) -> None:
+    """Wait until the processes of lost parts have ended: those whose actor alone is gone live for a while."""
+    until_s = time.monotonic() + _TERM_S + 2 * _LOOK_S
+    while time.monotonic() < until_s and not all(shim.EXIT in _names(directory) for directory in directories):
+        time.sleep(_PAUSE_S)
 
 
 def _all_known(ends: Iterable[int | None]) -> bool:
