@@ -108,7 +108,7 @@ def test_positions_that_do_not_exist_are_an_error_and_touch_no_memory() -> None:
 @pytest.mark.parametrize("liking", [np.ones((3, 1)), np.ones((3, 3)), np.ones(2)], ids=["narrow", "wide", "short"])
 def test_columns_of_another_length_are_an_error_and_touch_no_memory(liking: np.ndarray[Any, Any]) -> None:
     with pytest.raises(ValueError, match=f"array 3 has {liking.size} items; expected 6"):
-        fill.fill_in_order(np.arange(3), np.ones(3), liking, np.array([4, 4]))
+        fill.fill_in_order(np.arange(3), np.ones(3, dtype=np.int64), liking, np.array([4, 4]))
 
 
 def test_a_gang_without_gpus_is_an_error() -> None:
@@ -150,7 +150,7 @@ def test_columns_that_may_not_be_written_are_left_alone() -> None:
 @pytest.mark.parametrize("order", [np.array([True, False, True]), np.array([0.5, 1.0])], ids=["mask", "fractions"])
 def test_numbers_that_are_not_whole_are_no_positions(order: Any) -> None:
     with pytest.raises(TypeError, match=f"an array of {order.dtype} where whole numbers are needed"):
-        fill.fill_in_order(order, np.ones(3), np.ones((3, 2)), np.array([4, 4]))
+        fill.fill_in_order(order, np.ones(3, dtype=np.int64), np.ones((3, 2)), np.array([4, 4]))
 
 
 def test_shares_in_another_shape_are_an_error() -> None:

@@ -34,7 +34,9 @@ def ints(numbers: Any) -> IntArray:
     given = np.asarray(numbers)
     whole = np.ascontiguousarray(given, dtype=np.int64)
     if given.dtype.kind not in "iu" and given.size and (given.dtype.kind == "b" or not np.array_equal(whole, given)):
-        raise TypeError(f"an array of {given.dtype} where whole numbers are needed; convert it, a mask by np.flatnonzero")
+        raise TypeError(
+            f"an array of {given.dtype} where whole numbers are needed; convert it, a mask by np.flatnonzero"
+        )
     return whole
 
 
