@@ -206,6 +206,9 @@ class SlowAnswers(RayCluster):
         shim.claim(f"{directory}/claim", {"address": "127.0.0.1", "port": 1})
         raise RayError("no answer", lost=True)
 
+    def remove(self, name: str) -> None:
+        self.seen = replace(self.seen, groups={})
+
 
 def test_a_lease_that_begins_while_it_is_sent_again_is_not_lost_and_not_sent_twice(tmp_path: Path) -> None:
     runner, lease = laid_out(tmp_path)
@@ -217,6 +220,17 @@ def test_a_lease_that_begins_while_it_is_sent_again_is_not_lost_and_not_sent_twi
     assert look.sight(lease.key).condition is Condition.RUNNING
     assert not list(runner.root.rglob(part.LOST))
     assert ray.launched == 1
+
+
+def test_gpus_of_a_lease_that_was_revoked_while_no_head_answered_become_free(tmp_path: Path) -> None:
+    runner, lease = laid_out(tmp_path)
+    assert runner.revoke(lease.key)
+    runner._ray = ray = SlowAnswers(NOWHERE)
+    name = runner._name(lease.key)
+    ray.seen = replace(ray.seen, groups={name: RayGroup("CREATED", (("n1", 1.0), ("n2", 1.0)))})
+
+    assert runner.look([lease.key]).sight(lease.key).condition is Condition.VANISHED
+    assert not ray.seen.groups
 
 
 def test_a_lease_without_a_directory_is_not_sent_again(tmp_path: Path) -> None:

@@ -158,6 +158,8 @@ class RayRunner:
             return Sight(Condition.RUNNING, asked=asked, report=report)
         claim = self._leases.claim(key)
         if "revoked" in claim:
+            if group is not None:  # no head answered when it was revoked
+                self._remove_left_over(key, actors)
             return Sight(Condition.VANISHED, asked=asked)
         if not claim:
             return self._unbegun(key, asked)
