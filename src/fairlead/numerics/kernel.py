@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 
-VERSION = 1  # the same as in c/module.c: a file that was compiled from another source is not used
+VERSION = 2  # the same as in c/module.c: a file that was compiled from another source is not used
 
 
 def _load() -> Any:
