@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_world import CLUSTER, Does, Inbox
@@ -19,9 +22,11 @@ from ray_world import RayWorld
 from building import Scene
 from fairlead.engines.leases import Condition, Gpu, Lease
 from fairlead.engines.live import LiveEngine
+from fairlead.engines.local import shim
 from fairlead.engines.local.programs import program
 from fairlead.engines.ray import part
-from fairlead.engines.ray.cluster import RayCluster, RayError, RayNode
+from fairlead.engines.ray.actor import NodePart
+from fairlead.engines.ray.cluster import RayCluster, RayError, RayGroup, RayLook, RayNode
 from fairlead.engines.ray.importing import gpu_of
 from fairlead.engines.ray.runner import RayRunner
 from fairlead.engines.requests import Command
@@ -127,15 +132,115 @@ def test_a_part_whose_actor_is_gone_is_asked_to_stop(tmp_path: Path, stack: Exit
 
 def test_a_part_that_is_lost_ends_the_others_and_leaves_no_exit_code(tmp_path: Path, stack: ExitStack) -> None:
     """The runner notes it if a node is gone; then nothing that the other ranks do can have a result."""
-    parts = Parts(tmp_path, "echo begun; exec sleep 9999", stack)
+    parts = Parts(tmp_path, "trap '' TERM; echo begun; while :; do sleep 0.1; done", stack)
     wait_for(lambda: (parts.directory / "log").exists() and parts.log().count("begun") == 2, "both parts to begin")
 
     (parts.directory / part.PARTS / "1" / part.LOST).touch()
 
     assert parts.leashes[0].recv(1) == part.OVER
+    assert (parts.directory / part.PARTS / "1" / "exit.json").exists()  # long before its grace period was over
     assert not (parts.directory / "exit.json").exists()
-    parts.leashes[1].send(part.KILL)
-    assert parts.leashes[1].recv(1) == part.OVER
+
+
+def laid_out(root: Path, *, log_bytes: int | None = None) -> tuple[RayRunner, Lease]:
+    """A lease on two nodes, for which no head has answered."""
+    command = Command("true", workdir=str(root), processes="per-node", grace_s=7.0)
+    lease = Lease("a", 1, (Gpu("n1", "v100", None), Gpu("n2", "v100", None)), command, log_bytes=log_bytes)
+    runner = RayRunner(root / "state", RayCluster(NOWHERE), gpus_of=dict)
+    runner.launch(lease)
+    runner.close()
+    return runner, lease
+
+
+def test_a_part_that_cannot_write_goes_on_watching(tmp_path: Path) -> None:
+    runner, lease = laid_out(tmp_path)
+    watched, leash = part._Part(str(runner.directory(lease.key)), 1), part._Leash.__new__(part._Leash)
+    leash.is_off = True
+    shutil.rmtree(runner.root)
+
+    assert part._time_to_end(watched, leash, undecided=True) == 7.0
+
+
+def test_logs_of_parts_stay_within_the_limit_of_the_lease(tmp_path: Path) -> None:
+    runner, lease = laid_out(tmp_path, log_bytes=100)
+    directory = runner.directory(lease.key)
+    log, of_part = part._Log(part._Part(str(directory), 0)), directory / part.PARTS / "1" / "log"
+
+    for _ in range(3):
+        with of_part.open("a") as file:
+            file.write("0123456789\n" * 20)
+        log.merge()
+        assert of_part.stat().st_size <= 100
+
+    assert (directory / "log").read_text() == "0123456789\n" * 60
+
+
+def test_an_actor_whose_part_was_killed_before_it_read_a_request_notices_its_end() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        actor = NodePart.__new__(NodePart)
+        actor._leash = ours
+        actor.ask_to_stop()
+        theirs.close()
+
+        assert not actor._is_over()
+
+
+class SlowAnswers(RayCluster):
+    """Ray, of which only the answer to a launch is lost; the parts begin at once."""
+
+    seen = RayLook(
+        {name: RayNode(name, name, "127.0.0.1", {}, {"GPU": 1.0}, 1.0) for name in ("n1", "n2")}, frozenset(), {}
+    )
+    launched = 0
+
+    def look(self, prefix: str) -> RayLook:
+        return self.seen
+
+    def launch(self, name: str, directory: str, bundles: Any, nodes: Sequence[str], parts: int) -> None:
+        self.launched += 1
+        actors = frozenset(f"{name}/{number}" for number in range(parts))
+        self.seen = replace(
+            self.seen, actors=actors, groups={name: RayGroup("CREATED", tuple((n, 1.0) for n in nodes))}
+        )
+        shim.claim(f"{directory}/claim", {"address": "127.0.0.1", "port": 1})
+        raise RayError("no answer", lost=True)
+
+    def remove(self, name: str) -> None:
+        self.seen = replace(self.seen, groups={})
+
+
+def test_a_lease_that_begins_while_it_is_sent_again_is_not_lost_and_not_sent_twice(tmp_path: Path) -> None:
+    runner, lease = laid_out(tmp_path)
+    runner._ray = ray = SlowAnswers(NOWHERE)
+
+    for _ in range(3):
+        look = runner.look([lease.key])
+
+    assert look.sight(lease.key).condition is Condition.RUNNING
+    assert not list(runner.root.rglob(part.LOST))
+    assert ray.launched == 1
+
+
+def test_gpus_of_a_lease_that_was_revoked_while_no_head_answered_become_free(tmp_path: Path) -> None:
+    runner, lease = laid_out(tmp_path)
+    assert runner.revoke(lease.key)
+    runner._ray = ray = SlowAnswers(NOWHERE)
+    name = runner._name(lease.key)
+    ray.seen = replace(ray.seen, groups={name: RayGroup("CREATED", (("n1", 1.0), ("n2", 1.0)))})
+
+    assert runner.look([lease.key]).sight(lease.key).condition is Condition.VANISHED
+    assert not ray.seen.groups
+
+
+def test_a_lease_without_a_directory_is_not_sent_again(tmp_path: Path) -> None:
+    runner, lease = laid_out(tmp_path)
+    shutil.rmtree(runner.root)
+
+    assert runner.revoke(lease.key)
+    runner._ray = ray = SlowAnswers(NOWHERE)
+    runner.look([])
+    assert ray.launched == 0
 
 
 # ---- the driver ----------------------------------------------------------------------------------------------------

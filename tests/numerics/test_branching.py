@@ -50,3 +50,14 @@ def test_a_round_that_cannot_use_enough_gpus_is_infeasible() -> None:
     program = counted_program(one, one, np.ones(1), np.array([2]), np.ones(1, np.int64), np.array([3]), 3)
 
     assert isinstance(branch(program, nodes=10), Infeasible)
+
+
+def test_a_round_without_jobs_has_an_answer() -> None:
+    none = np.zeros(0, np.int64)
+
+    def outcome(need: int) -> object:
+        program = counted_program(none, none, np.zeros(0), none, none, np.array([3]), need)
+        return branch(program, nodes=10)
+
+    assert isinstance(outcome(0), Optimal)
+    assert isinstance(outcome(3), Infeasible)

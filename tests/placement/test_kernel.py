@@ -105,6 +105,63 @@ def test_positions_that_do_not_exist_are_an_error_and_touch_no_memory() -> None:
             fill.fill_in_order(order, one, np.ones((3, 2)), np.array([4, 4]))
 
 
+@pytest.mark.parametrize("liking", [np.ones((3, 1)), np.ones((3, 3)), np.ones(2)], ids=["narrow", "wide", "short"])
+def test_columns_of_another_length_are_an_error_and_touch_no_memory(liking: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(ValueError, match=f"array 3 has {liking.size} items; expected 6"):
+        fill.fill_in_order(np.arange(3), np.ones(3, dtype=np.int64), liking, np.array([4, 4]))
+
+
+def test_a_gang_without_gpus_is_an_error() -> None:
+    free, types, one = np.array([4]), np.array([0]), np.array([1])
+
+    for gpus in (0, -5):
+        with pytest.raises(ValueError, match=f"a gang of {gpus} GPUs"):
+            kernel.kernel.place_gangs(free, types, 1, np.array([gpus]), one, types, [()], bool)
+
+
+def test_a_spot_without_gpus_is_an_error_at_once() -> None:
+    """An exception that is set by a function that returns a value comes up anywhere later."""
+    counts = [np.zeros(1, dtype=np.int64) for _ in range(6)]
+    spot: Any = ((0,),)
+
+    with pytest.raises((SystemError, IndexError)):
+        kernel.kernel.occupy(
+            np.array([0]), (spot,), [()], [()], np.array([0]), 5.0, np.zeros(1), *counts, np.zeros(1), -2
+        )
+    assert counts[4].tolist() == [0]
+
+
+def test_a_last_spot_on_a_node_that_is_gone_is_not_preferred() -> None:
+    free, types, one = np.array([4]), np.array([0]), np.array([1])
+
+    for last in (((-3, 1),), ((1 << 40, 1),)):
+        assert kernel.kernel.place_gangs(free.copy(), types, 1, one, one, types, [last], bool) == [((0, 1),)]
+
+
+def test_columns_that_may_not_be_written_are_left_alone() -> None:
+    free, types, one = np.array([4]), np.array([0]), np.array([1])
+    free.flags.writeable = False
+
+    with pytest.raises(ValueError, match="read-only"):
+        kernel.kernel.place_gangs(free, types, 1, one, one, types, [()], bool)
+    assert free.tolist() == [4]
+
+
+@pytest.mark.parametrize("order", [np.array([True, False, True]), np.array([0.5, 1.0])], ids=["mask", "fractions"])
+def test_numbers_that_are_not_whole_are_no_positions(order: Any) -> None:
+    with pytest.raises(TypeError, match=f"an array of {order.dtype} where whole numbers are needed"):
+        fill.fill_in_order(order, np.ones(3, dtype=np.int64), np.ones((3, 2)), np.array([4, 4]))
+
+
+def test_shares_in_another_shape_are_an_error() -> None:
+    speeds = profile({"m": {"v100": 2.0, "k80": 1.0}})
+    view = Scene([job(f"j{i}", model="m") for i in range(3)], "v100:4,k80:4", speeds).view()
+    turned = Shares(np.ones((2, 3)), np.arange(3), np.arange(3))
+
+    with pytest.raises(ValueError, match="broadcast"):
+        round_shares(view, turned, NOTHING_OWED, np.zeros(3, dtype=bool))
+
+
 def test_columns_of_another_form_are_converted() -> None:
     order: Any = np.arange(6, dtype=np.int32)[::2]
     width: Any = np.ones(6, dtype=np.int16)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.model.arrays import FloatArray
-from fairlead.numerics.solve import Infeasible, LinearProgram, Model, Optimal
+from fairlead.numerics.solve import Infeasible, LinearProgram, Model, Optimal, solve
 
 WHOLE = 1e-6  # by how much a solver's whole number may be off
 EQUAL = 1e-9  # of the objective: a branch must be better than the best solution by more
@@ -26,6 +26,9 @@ def branch(program: LinearProgram, nodes: int) -> Optimal | Infeasible | None:
     branched on, so columns that settle others belong at the end.
     """
     assert program.whole is not None, "there is nothing to branch on"
+    if not len(program.cost):  # which HiGHS does not take
+        outcome = solve(program)
+        return outcome if isinstance(outcome, Optimal | Infeasible) else None
     columns = np.flatnonzero(program.whole)
     model = Model(replace(program, whole=None))
     best: Optimal | Infeasible = Infeasible()

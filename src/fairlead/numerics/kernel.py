@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.model.arrays import FloatArray, IntArray
 
-VERSION = 1  # the same as in c/module.c: a file that was compiled from another source is not used
+VERSION = 2  # the same as in c/module.c: a file that was compiled from another source is not used
 
 
 def _load() -> Any:
@@ -27,8 +27,17 @@ kernel: Any = _load()
 
 
 def ints(numbers: Any) -> IntArray:
-    """Whole numbers in the form that compiled code reads; arrays of policies may have another."""
-    return np.ascontiguousarray(numbers, dtype=np.int64)
+    """Whole numbers in the form that compiled code reads; arrays of policies may have another.
+
+    What would become other numbers is an error: a mask is no list of positions.
+    """
+    given = np.asarray(numbers)
+    whole = np.ascontiguousarray(given, dtype=np.int64)
+    if given.dtype.kind not in "iu" and given.size and (given.dtype.kind == "b" or not np.array_equal(whole, given)):
+        raise TypeError(
+            f"an array of {given.dtype} where whole numbers are needed; convert it, a mask by np.flatnonzero"
+        )
+    return whole
 
 
 def floats(numbers: Any) -> FloatArray:

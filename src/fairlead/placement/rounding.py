@@ -101,6 +101,8 @@ def _round_compiled(
     view: View, shares: Shares, owed: Deficits, pinned: BoolArray
 ) -> tuple[Grants, Deficits, bool] | None:
     """The same in one call; None where an owner has several jobs, or a pinned job several types."""
+    if shares.gpus.shape != view.rate.shape:
+        return None
     entries = np.empty((3, view.jobs), dtype=np.int64)
     owing = np.empty((view.jobs, len(view.capacity)))
     result = kernel.kernel.round_jobs(

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import threading
+from contextlib import suppress
 from typing import Any
 
 from fairlead.engines.local.programs import program
@@ -40,11 +41,17 @@ class NodePart:
 
     def _wait(self) -> None:
         """Free the GPUs once nothing of the job runs here; those of all nodes once nothing runs anywhere."""
-        if self._leash.recv(1) != part.OVER:  # it was killed, so that another one must end what it has started
-            subprocess.run(program(part.__name__, "--clear", *self._words), cwd="/", check=False)
-        if self._words[1] == "0":
-            import ray
+        try:
+            if not self._is_over():  # it was killed, so that another one must end what it has started
+                subprocess.run(program(part.__name__, "--clear", *self._words), cwd="/", check=False)
+            if self._words[1] == "0":
+                import ray
 
-            ray.util.remove_placement_group(self._group)  # which ends this actor
-        else:
-            os._exit(0)
+                ray.util.remove_placement_group(self._group)  # which ends this actor
+        finally:
+            os._exit(0)  # also if Ray did not answer: the runner removes a group whose first actor is gone
+
+    def _is_over(self) -> bool:
+        with suppress(ConnectionError):  # which it is if requests were on their way when it was killed
+            return self._leash.recv(1) == part.OVER
+        return False

@@ -36,7 +36,7 @@ STOP, KILL, OVER = b"s", b"k", b"o"  # on the leash
 RAY_ENDS_S = 90.0  # for a node to notice that the head is gone for good, which takes a minute
 _PAUSE_S = 0.1
 _LOOK_S = 1.0  # between two looks at the other parts, on a file system that all nodes share
-_TERM_S = 5.0  # between TERM and KILL if a part has failed
+_TERM_S = 5.0  # between TERM and KILL if a part has failed, or is lost
 
 
 def main(*words: str) -> int:
@@ -94,7 +94,9 @@ class _Part:
     def __init__(self, lease: str, number: int) -> None:
         self.lease, self.number = lease, number
         with open(os.path.join(lease, shim.LEASE), encoding="utf-8") as file:
-            self.plan: dict[str, Any] = json.load(file)["plan"]
+            record = json.load(file)
+        self.plan: dict[str, Any] = record["plan"]
+        self.log_bytes: int | None = record["log_bytes"]
         self.others = [other for other in range(len(self.plan["parts"])) if other != number]
         self.is_gang = any(self.plan["parts"][0])  # its ranks have variables of their own
         self.directory = part_directory(lease, number) if self.is_gang else lease
@@ -166,10 +168,10 @@ def _watch(part: _Part, leash: _Leash, child: subprocess.Popen[bytes], log: _Log
             kill_s = now_s
         if now_s >= looked_s + _LOOK_S:
             looked_s = now_s
-            wait_s = _time_to_end(part, leash) if kill_s == math.inf else None
-            if wait_s is not None:
+            wait_s = _time_to_end(part, leash, undecided=kill_s == math.inf)
+            if wait_s is not None and now_s + wait_s < kill_s:
                 kill_s = now_s + wait_s
-                open(os.path.join(part.directory, FOLLOWED), "w").close()
+                _note(os.path.join(part.directory, FOLLOWED))
                 child.terminate()
             if log is not None:
                 log.merge()
@@ -180,11 +182,15 @@ def _watch(part: _Part, leash: _Leash, child: subprocess.Popen[bytes], log: _Log
         _clear(part)  # the shim was killed
 
 
-def _time_to_end(part: _Part, leash: _Leash) -> float | None:
-    """The seconds that the job has to end; None as long as there is no reason to."""
+def _time_to_end(part: _Part, leash: _Leash, *, undecided: bool) -> float | None:
+    """The seconds that the job has to end; None if there is no reason to, or no other than that which was decided on."""
+    if LOST in _names(part.directory):
+        return _TERM_S  # as the other parts have, so that nothing of the gang runs when its GPUs are freed
+    if not undecided:
+        return None
     if leash.is_off:
         for directory in (part.lease, part.directory):  # so that its end does not count as a failure
-            open(os.path.join(directory, shim.ASKED), "w").close()
+            _note(os.path.join(directory, shim.ASKED))
         return float(part.plan["grace_s"])
     ends = [end for other in part.others if (end := end_of(part_directory(part.lease, other)))]
     if not ends:
@@ -208,8 +214,7 @@ def _clear(part: _Part) -> int:
             os.kill(supervisor, signal.SIGKILL)
     while members.kill_all(part.directory, claim):
         time.sleep(_PAUSE_S)
-    with suppress(OSError):
-        open(os.path.join(part.directory, LOST), "x").close()
+    _note(os.path.join(part.directory, LOST))
     return 0
 
 
@@ -223,6 +228,7 @@ class _Log:
         self._paths = [part.file(number, shim.LOG) for number in range(len(part.others) + 1)]
         self._offsets = [0] * len(self._paths)
         self._to = os.open(os.path.join(part.lease, shim.LOG), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self._most = math.inf if part.log_bytes is None else part.log_bytes
 
     def merge(self, *, whole_lines: bool = True) -> None:
         for number, path in enumerate(self._paths):
@@ -233,6 +239,9 @@ class _Log:
                     new = new[: new.rfind(b"\n") + 1]
                 os.write(self._to, new)
                 self._offsets[number] += len(new)
+                if os.fstat(file.fileno()).st_size > self._most:  # beyond what the log of the lease may have
+                    os.truncate(path, 0)
+                    self._offsets[number] = 0
 
     def finish(self) -> None:
         """Copy the rest, and remove what was copied."""
@@ -256,6 +265,7 @@ def _conclude(part: _Part, leash: _Leash, log: _Log) -> None:
         if time.monotonic() >= give_up_s:
             return
         time.sleep(_PAUSE_S)
+    _wait_for_lost([directory for directory, end in zip(directories, ends, strict=True) if end == VANISHED])
     log.finish()
     os.chdir(part.lease)
     if VANISHED in ends:
@@ -263,6 +273,13 @@ def _conclude(part: _Part, leash: _Leash, log: _Log) -> None:
     else:
         followed = [FOLLOWED in _names(directory) for directory in directories]
         shim.record_end(_first_error(ends, followed))
+
+
+def _wait_for_lost(directories: Sequence[str]) -> None:
+    """Wait until the processes of lost parts have ended: those whose actor alone is gone live for a while."""
+    until_s = time.monotonic() + _TERM_S + 2 * _LOOK_S
+    while time.monotonic() < until_s and not all(shim.EXIT in _names(directory) for directory in directories):
+        time.sleep(_PAUSE_S)
 
 
 def _all_known(ends: Iterable[int | None]) -> bool:
@@ -273,6 +290,12 @@ def _first_error(ends: Sequence[int | None], followed: Sequence[bool]) -> int:
     """The exit code of a part that failed by itself, rather than of one that was ended because another had failed."""
     by_themselves = [end for end, follows in zip(ends, followed, strict=True) if not follows]
     return next((end for end in (*by_themselves, *ends) if end), 0)
+
+
+def _note(path: str) -> None:
+    """Create a file without content. A full disk or a missing directory must not end who watches over processes."""
+    with suppress(OSError):
+        open(path, "a").close()
 
 
 def _names(directory: str) -> list[str]:

@@ -92,22 +92,21 @@ class RayRunner:
             self._seen = seen = self._ray.look(self._prefix)
         except RayError as error:
             return no_answer(str(error))
-        for lease in list(self._unsent.values()):
-            with suppress(LaunchError):  # which it is when it is revoked
-                self._send(lease)
         wanted = self._gpus_of()
         self._logs.apply(leases)
         down = frozenset(name for name in wanted if name not in seen.nodes)
         sights = {key: self._sight(key) for key in leases}
         self._missed_s = {key: since_s for key, since_s in self._missed_s.items() if key in sights}
+        self._send_again()  # after the sights, because this look does not know the actors that begin now
         return Look(sights, down, self._usable(wanted), joined=self._joined(wanted))
 
     def revoke(self, key: Key) -> bool:
         revoked = self._leases.revoke(key)
+        if revoked is None or revoked:
+            self._unsent.pop(key, None)
         if revoked is None:
             return True
         if revoked:
-            self._unsent.pop(key, None)
             with suppress(RayError):  # otherwise its actors would begin and end at once
                 self._ray.remove(self._name(key))
         return revoked
@@ -138,6 +137,15 @@ class RayRunner:
                     raise LaunchError(str(error)) from None
             self._unsent[lease.key] = lease
 
+    def _send_again(self) -> None:
+        """Launch what no head has answered for, unless it turns out that Ray has it, or had it."""
+        for key, lease in list(self._unsent.items()):
+            if self._name(key) in self._seen.groups or self._leases.is_claimed(key):
+                del self._unsent[key]
+                continue
+            with suppress(LaunchError):  # which it is when it is revoked
+                self._send(lease)
+
     def _sight(self, key: Key) -> Sight:
         directory = self.directory(key)
         asked = (directory / shim.ASKED).exists()
@@ -150,6 +158,8 @@ class RayRunner:
             return Sight(Condition.RUNNING, asked=asked, report=report)
         claim = self._leases.claim(key)
         if "revoked" in claim:
+            if group is not None:  # no head answered when it was revoked
+                self._remove_left_over(key, actors)
             return Sight(Condition.VANISHED, asked=asked)
         if not claim:
             return self._unbegun(key, asked)

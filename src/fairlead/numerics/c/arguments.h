@@ -28,9 +28,9 @@ static inline void release_all(Arrays *arrays) {
 }
 
 /* The data of an array of this kind, and in `length`, unless it is NULL, its number of items. NULL: an exception is set. */
-static inline void *array_of(Arrays *arrays, PyObject *object, char kind, Py_ssize_t *length) {
+static inline void *array_of(Arrays *arrays, PyObject *object, char kind, Py_ssize_t *length, int access) {
     Py_buffer *buffer = &arrays->of[arrays->count];
-    if (PyObject_GetBuffer(object, buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return NULL;
+    if (PyObject_GetBuffer(object, buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | access) < 0) return NULL;
     arrays->count++;
     char found = buffer->format ? buffer->format[0] : 'B';
     if (found == 'l' && sizeof(long) == 8) found = 'q';
@@ -42,12 +42,14 @@ static inline void *array_of(Arrays *arrays, PyObject *object, char kind, Py_ssi
     return buffer->buf ? buffer->buf : (void *)"";
 }
 
-#define ARRAY(type, name, kind, length)                                       \
-    type *name = (type *)array_of(&arrays, args[at++], kind, length);         \
+#define ARRAY(type, name, kind, length, access)                               \
+    type *name = (type *)array_of(&arrays, args[at++], kind, length, access); \
     if (!name) goto fail
-#define INTS(name, length) ARRAY(int64_t, name, 'q', length)
-#define FLOATS(name, length) ARRAY(double, name, 'd', length)
-#define BOOLS(name, length) ARRAY(char, name, '?', length)
+#define INTS(name, length) ARRAY(const int64_t, name, 'q', length, 0)
+#define FLOATS(name, length) ARRAY(const double, name, 'd', length, 0)
+#define BOOLS(name, length) ARRAY(const char, name, '?', length, 0)
+#define INTS_TO_WRITE(name) ARRAY(int64_t, name, 'q', NULL, PyBUF_WRITABLE)
+#define FLOATS_TO_WRITE(name) ARRAY(double, name, 'd', NULL, PyBUF_WRITABLE)
 #define FLOAT(name)                                                           \
     double name = PyFloat_AsDouble(args[at++]);                               \
     if (name == -1.0 && PyErr_Occurred()) goto fail
@@ -56,6 +58,27 @@ static inline int enough(Py_ssize_t given, Py_ssize_t wanted) {
     if (given == wanted) return 1;
     PyErr_Format(PyExc_TypeError, "%zd arguments; expected %zd", given, wanted);
     return 0;
+}
+
+/* Whether the arrays have these numbers of items, in the order of the arguments. */
+static inline int sized(const Arrays *arrays, const Py_ssize_t *items) {
+    for (int i = 0; i < arrays->count; i++) {
+        Py_ssize_t found = arrays->of[i].len / arrays->of[i].itemsize;
+        if (found == items[i]) continue;
+        PyErr_Format(PyExc_ValueError, "array %d has %zd items; expected %zd", i + 1, found, items[i]);
+        return 0;
+    }
+    return 1;
+}
+
+/* Whether none of them is at or beyond the end of a column of this length; what is negative is no position. */
+static inline int below(const int64_t *positions, Py_ssize_t count, Py_ssize_t length) {
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (positions[i] >= length) {
+            PyErr_Format(PyExc_IndexError, "%lld is not a position among %zd", (long long)positions[i], length);
+            return 0;
+        }
+    return 1;
 }
 
 /* Whether all of them are positions in a column of this length. Policies that are not ours write some of them. */
@@ -80,7 +103,9 @@ typedef struct {
 static inline int by_rank(const void *one, const void *other) {
     const Ranked *a = one, *b = other;
     if (a->group != b->group) return a->group < b->group ? -1 : 1;
-    if (a->value != b->value) return a->value > b->value ? -1 : 1;
+    if (a->value > b->value) return -1;
+    if (a->value < b->value) return 1;
+    if (isnan(a->value) != isnan(b->value)) return isnan(a->value) ? 1 : -1; /* qsort needs an order of whatever comes */
     if (a->tie != b->tie) return a->tie < b->tie ? -1 : 1;
     return a->place < b->place ? -1 : a->place > b->place;
 }

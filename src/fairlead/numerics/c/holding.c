@@ -18,15 +18,16 @@ PyObject *occupy(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     INTS(node_type, &nodes);
     FLOAT(time_s);
     FLOATS(first_start_s, &rows);
-    INTS(restarts, NULL);
-    INTS(migrations, NULL);
-    INTS(leases, NULL);
-    INTS(held_type, NULL);
-    INTS(held_gpus, NULL);
-    INTS(held_nodes, NULL);
-    FLOATS(since_s, NULL);
+    INTS_TO_WRITE(restarts);
+    INTS_TO_WRITE(migrations);
+    INTS_TO_WRITE(leases);
+    INTS_TO_WRITE(held_type);
+    INTS_TO_WRITE(held_gpus);
+    INTS_TO_WRITE(held_nodes);
+    FLOATS_TO_WRITE(since_s);
     int64_t mixed = PyLong_AsLongLong(args[at++]);
-    if (!inside(jobs, count, rows)) goto fail;
+    const Py_ssize_t items[] = {count, nodes, rows, rows, rows, rows, rows, rows, rows, rows};
+    if (!sized(&arrays, items) || !inside(jobs, count, rows)) goto fail;
     if (PyTuple_Size(spots) != count) {
         PyErr_Format(PyExc_ValueError, "%zd spots for %zd jobs", PyTuple_Size(spots), count);
         goto fail;
@@ -42,6 +43,7 @@ PyObject *occupy(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
             int64_t node = PyLong_AsLongLong(PyTuple_GetItem(piece, 0));
             if (PyErr_Occurred() || !inside(&node, 1, nodes)) goto fail;
             gpus += PyLong_AsLongLong(PyTuple_GetItem(piece, 1));
+            if (PyErr_Occurred()) goto fail;
             if (!p) type = node_type[node];
             if (node_type[node] != type) type = mixed;
         }

@@ -20,16 +20,19 @@ PyObject *isolated_groups(PyObject *self, PyObject *const *args, Py_ssize_t narg
     FLOATS(weight, NULL);
     INTS(capacity, &types);
     FLOAT(whole);
-    INTS(group_of, NULL);
-    INTS(first, NULL);
-    INTS(count, NULL);
-    FLOATS(group_rate, NULL);
-    FLOATS(alone, NULL);
-    FLOATS(scale, NULL);
+    INTS_TO_WRITE(group_of);
+    INTS_TO_WRITE(first);
+    INTS_TO_WRITE(count);
+    FLOATS_TO_WRITE(group_rate);
+    FLOATS_TO_WRITE(alone);
+    FLOATS_TO_WRITE(scale);
+    const Py_ssize_t cells = jobs * types;
+    const Py_ssize_t items[] = {jobs, cells, cells, jobs, jobs, types, jobs, jobs, jobs, cells, cells, jobs};
+    if (!sized(&arrays, items)) goto fail;
     for (Py_ssize_t j = 0; j < jobs; j++)
         if (alike[j] > largest) largest = alike[j];
     if (!inside(alike, jobs, largest + 1)) goto fail;
-    group_with = malloc(sizeof *group_with * (size_t)(largest + 2));
+    group_with = calloc((size_t)(largest + 2), sizeof *group_with);
     worth = malloc(sizeof *worth * (size_t)(types + 1));
     if (!group_with || !worth) {
         PyErr_NoMemory();
@@ -86,9 +89,15 @@ PyObject *rank_groups(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     INTS(count, NULL);
     INTS(capacity, &types);
     FLOAT(near);
-    INTS(alive, NULL);
-    FLOATS(strength, NULL);
-    FLOATS(keys, NULL);
+    INTS_TO_WRITE(alive);
+    FLOATS_TO_WRITE(strength);
+    FLOATS_TO_WRITE(keys);
+    const Py_ssize_t items[] = {groups * types, groups, groups, groups, types, groups, groups, groups * (types + 1)};
+    if (!sized(&arrays, items)) goto fail;
+    if (groups && !types) {
+        PyErr_SetString(PyExc_ValueError, "there are groups, but no types");
+        goto fail;
+    }
     ranked = malloc(sizeof *ranked * (size_t)(groups + 1));
     room = malloc(sizeof *room * (size_t)(types + 1));
     if (!ranked || !room) {

@@ -2,7 +2,7 @@
 
 #include "arguments.h"
 
-#define VERSION 1 /* of what the functions take, return and compute */
+#define VERSION 2 /* of what the functions take, return and compute */
 
 PyObject *fill(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 PyObject *round_jobs(PyObject *self, PyObject *const *args, Py_ssize_t nargs);

@@ -2,6 +2,8 @@
 
 #include "arguments.h"
 
+#define MOST_FREE (1 << 20) /* on a node; the shelves by free GPUs have to fit into memory */
+
 /* ---- packing: `Pool.place`, for one gang after another ------------------------------------------------------------------- */
 
 typedef struct {
@@ -12,6 +14,7 @@ typedef struct {
     int64_t *nodes_with;  /* t,count  nodes with that many free GPUs */
     int64_t *search_from; /* t,count  no such node is before this place in `nodes` */
     int64_t counts;       /* free GPUs of a node are below this */
+    Py_ssize_t count;     /* nodes */
 } Nodes;
 
 static void set_free(Nodes *pool, int64_t node, int64_t count) {
@@ -28,6 +31,7 @@ static int64_t one_of(Nodes *pool, int64_t type, int64_t count, PyObject *last) 
     Py_ssize_t pieces = PyTuple_Size(last);
     for (Py_ssize_t i = 0; i < pieces; i++) {
         int64_t node = PyLong_AsLongLong(PyTuple_GetItem(PyTuple_GetItem(last, i), 0));
+        if (node < 0 || node >= pool->count) continue;
         if (pool->free[node] == count && pool->type[node] == type) return node;
     }
     int64_t *from = &pool->search_from[type * pool->counts + count];
@@ -115,15 +119,22 @@ PyObject *place_gangs(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     int64_t(*pieces)[2] = NULL;
     Py_ssize_t at = 0, nodes, types, gangs;
     if (!enough(nargs, 8)) return NULL;
-    INTS(free_gpus, &nodes);
-    INTS(node_type, NULL);
+    INTS_TO_WRITE(free_gpus);
+    INTS(node_type, &nodes);
     types = PyLong_AsSsize_t(args[at++]);
     INTS(gpus, &gangs);
     INTS(jobs, NULL);
     INTS(type_of, NULL);
     PyObject *last = args[at++], *runs = args[at++];
-    if (!inside(type_of, gangs, types)) goto fail;
-    pool.free = free_gpus, pool.type = node_type;
+    const Py_ssize_t items[] = {nodes, nodes, gangs, gangs, gangs};
+    if (!sized(&arrays, items) || !inside(type_of, gangs, types) || !inside(node_type, nodes, types)) goto fail;
+    if (!below(free_gpus, nodes, MOST_FREE)) goto fail;
+    for (Py_ssize_t i = 0; i < gangs; i++)
+        if (gpus[i] < 1) {
+            PyErr_Format(PyExc_ValueError, "a gang of %lld GPUs", (long long)gpus[i]);
+            goto fail;
+        }
+    pool.free = free_gpus, pool.type = node_type, pool.count = nodes;
     pieces = malloc(sizeof *pieces * (size_t)(nodes + 1));
     spots = PyList_New(gangs);
     if (!pieces || !spots || !prepare(&pool, nodes, types)) {

@@ -32,10 +32,12 @@ PyObject *fill(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     INTS(order, &count);
     INTS(width, &jobs);
     FLOATS(liking, NULL);
-    INTS(room, &types);
-    INTS(job_of, NULL);
-    INTS(type_of, NULL);
-    if (!inside(order, count, jobs)) goto fail;
+    INTS_TO_WRITE(room);
+    INTS_TO_WRITE(job_of);
+    INTS_TO_WRITE(type_of);
+    types = arrays.of[3].len / (Py_ssize_t)sizeof *room;
+    const Py_ssize_t items[] = {count, jobs, jobs * types, types, count, count};
+    if (!sized(&arrays, items) || !inside(order, count, jobs)) goto fail;
     for (Py_ssize_t place = 0; place < count; place++) {
         if (place % 128 == 0 && !any(room, types)) break;
         int64_t j = order[place];
@@ -139,16 +141,20 @@ PyObject *round_jobs(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     FLOATS(restart_s, NULL);
     BOOLS(pinned, NULL);
     INTS(capacity, &types);
-    INTS(jobs_out, NULL);
-    INTS(types_out, NULL);
-    INTS(gpus_out, NULL);
+    INTS_TO_WRITE(jobs_out);
+    INTS_TO_WRITE(types_out);
+    INTS_TO_WRITE(gpus_out);
     entries.jobs = jobs_out, entries.types = types_out, entries.gpus = gpus_out;
-    FLOATS(owing, NULL);
+    FLOATS_TO_WRITE(owing);
     FLOAT(stay_part_s);
     FLOAT(whole);
     FLOAT(usual_stay);
     FLOAT(longest_stay);
-    int applies = owners == count && keys == count && cells == count * types;
+    const Py_ssize_t all = count * types;
+    const Py_ssize_t items[] = {cells, owners, keys,  owed_keys, owed_cells, count, count, all,   all,
+                                count, count,  count, count,     types,      count, count, count, all};
+    if (!sized(&arrays, items) || !below(held_type, count, types)) goto fail;
+    int applies = owners == count && keys == count && cells == all;
     for (Py_ssize_t j = 0; applies && j < count; j++) applies = owner_of[j] == j && !(pinned[j] && held_type[j] < 0);
     if (!applies) {
         result = Py_NewRef(Py_None);
@@ -269,9 +275,11 @@ PyObject *keep_idle(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     FLOATS(rate, NULL);
     FLOATS(restart_s, NULL);
     INTS(capacity, &types);
-    INTS(kept, NULL);
+    INTS_TO_WRITE(kept);
     FLOAT(round_s);
     FLOAT(worth);
+    const Py_ssize_t items[] = {count, count, count, active, active, active * types, active, types, count};
+    if (!sized(&arrays, items) || !below(held_type, active, types)) goto fail;
     if (!inside(jobs, count, active) || !inside(type_of, count, types)) goto fail;
     moving = malloc(sizeof *moving * (size_t)(count + 1));
     idle = malloc(sizeof *idle * (size_t)(types + 1));
