@@ -35,7 +35,7 @@ demo: $(READY)
 # Tests wait for real processes more than they compute, so two workers share a core.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * len(os.sched_getaffinity(0)))')
 test: $(READY)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
+	$(BIN)/python -m pytest -n $(WORKERS) tests
 
 SEEDS ?= 1000
 simulate: $(READY)

@@ -122,6 +122,8 @@ class RayTestCluster:
 
     def restart_head(self) -> None:
         """Kill the head and start another one, which knows nothing. The nodes notice, and are started again as well."""
+        if "driver" in self.__dict__:
+            self.__dict__.pop("driver").close()
         self.kill_node(self.head)
         others = [name for name in self.nodes if name in self._processes]
         wait_for(lambda: all(self._processes[name].poll() is not None for name in others), "Ray's nodes to end")

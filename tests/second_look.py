@@ -17,7 +17,6 @@ _FEW = 4
 
 def main() -> int:
     failed = sorted(json.loads(_LAST_FAILED.read_text())) if _LAST_FAILED.exists() else []
-    failed = [test.removesuffix("@ray") for test in failed]  # which pytest-xdist adds to tests of that group
     if not 0 < len(failed) <= _FEW:
         print(f"{len(failed)} failed tests are not looked at again; a second look is for 1 to {_FEW}")
         return 1

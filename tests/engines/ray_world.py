@@ -70,7 +70,10 @@ class RayWorld(LiveWorld):
         (self.root / "over").touch()
 
     def lose_node(self, node: int) -> None:
+        """The processes of its jobs notice that their actors are gone, and end soon."""
+        jobs = [id_ for id_, j in self.state.position.items() if node in (n for n, _ in self.state.spots[j])]
         self.ray.kill_node(CLUSTER.nodes[node])
+        wait_for(lambda: not any(self.alive(id_) for id_ in jobs), "the processes of a lost node to end")
 
     def find_node(self, node: int) -> None:
         self.ray.start_node(CLUSTER.nodes[node])

@@ -36,7 +36,6 @@ from waiting import PATIENCE_S, wait_for
 
 NOWHERE = "127.0.0.1:1"  # no head listens there
 real = [
-    pytest.mark.xdist_group("ray"),
     pytest.mark.skipif(missing() is not None, reason=missing() or ""),
 ]
 

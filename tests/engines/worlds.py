@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from engine_world import World
 from far_world import FarWorld
 from local_world import LocalWorld
@@ -29,7 +28,6 @@ WORLDS: dict[str, Callable[[Path], World]] = {
 }
 
 
-def params(*without: str) -> list[object]:
-    """The names as parameters of tests. Those of Ray belong to one worker of pytest-xdist, which has the cluster."""
-    marks = {"ray": pytest.mark.xdist_group("ray")}
-    return [pytest.param(name, marks=marks.get(name, ())) for name in WORLDS if name not in without]
+def params(*without: str) -> list[str]:
+    """The names as parameters of tests."""
+    return [name for name in WORLDS if name not in without]

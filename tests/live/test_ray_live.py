@@ -17,7 +17,6 @@ from waiting import PATIENCE_S, wait_for
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("ray"),
     pytest.mark.skipif(missing() is not None, reason=missing() or ""),
 ]
 

@@ -30,7 +30,6 @@ def compared(*more: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
 def test_ray_gives_the_same_numbers(tmp_path: Path) -> None:
     there = ("--executor", "ray", "--ray-address", shared_cluster().address)
