@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test fuzz simulate kills steer-kills steer-faults steer-audit truth slurm-versions ray-faults ray-truth takeovers check format bench book pictures man lock clean
+.PHONY: help demo test fuzz simulate soak kills steer-kills steer-faults steer-audit truth slurm-versions ray-faults ray-truth takeovers check format bench book pictures man lock clean
 
 help:
 	@echo "make demo    eleven policies compared on a built-in cluster and workload: a table and a page; then a short live run"
 	@echo "make test    the whole test suite"
 	@echo "make simulate SEEDS=1000   histories of the service with simulated faults, on all cores"
+	@echo "make soak HOURS=72         days of the service in virtual time, ten submissions a second, with random faults"
 	@echo "make takeovers             kill -9 of a service that has a standby, 20 times, and how long clients wait"
 	@echo "make kills KILLS=1000      kill -9 of real daemons, schedulers, shims and jobs at random instants"
 	@echo "make steer-faults          faults of Slurm, of users and of the clock on a real Slurm that is steered"
@@ -40,6 +41,10 @@ test: $(READY)
 SEEDS ?= 1000
 simulate: $(READY)
 	@$(BIN)/python tests/simulation/simulate.py --seeds $(SEEDS)
+
+HOURS ?= 72
+soak: $(READY)
+	@$(BIN)/python tests/simulation/soak.py --hours $(HOURS)
 
 takeovers: $(READY)
 	@$(BIN)/python tests/service/takeovers.py 20
