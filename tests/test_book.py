@@ -96,8 +96,11 @@ def test_a_picture_is_current_and_has_words_for_those_who_cannot_see_it(name: st
     assert ElementTree.fromstring(drawn).get("aria-label")
 
 
+SHIPPED = frozenset(REGISTRY)  # other tests register policies of their own
+
+
 def test_every_policy_has_words_for_its_page() -> None:
-    assert WORDS.keys() == REGISTRY.keys()
+    assert WORDS.keys() == SHIPPED
 
 
 @pytest.mark.parametrize("name", REGISTRY)

@@ -170,7 +170,7 @@ def test_jobs_survive_the_service_and_owners_cancel_and_hold_as_ever(site: Site)
     wait_for(lambda: site.counted("news", other) > 0, "another job to run")
     site.slurm.run_as("news", "scancel", other)
     wait_for(lambda: site.jobs().get(other, {}).get("phase") == "cancelled", "a cancelled job to leave")
-    assert site.accounted(held)[0] == "PENDING"
+    wait_for(lambda: site.accounted(held)[0] == "PENDING", "the accounting to have the job that waits on hold")
     site.slurm.run_as("news", "scontrol", "release", held)
     wait_for(lambda: site.accounted(held) == ("COMPLETED", "0:0"), "a job that its owner released")
     over.touch()
@@ -179,7 +179,12 @@ def test_jobs_survive_the_service_and_owners_cancel_and_hold_as_ever(site: Site)
 
 
 def test_jobs_are_not_submitted_or_cancelled_behind_the_back_of_slurm(site: Site) -> None:
-    code, text = site.run("cancel", next(iter(site.jobs().values()))["id"])
+    over = site.slurm.root / "over3"
+    job = site.counting("games", 20, over=str(over))
+    wait_for(lambda: job in site.jobs(), "our log to have the job")
+
+    code, text = site.run("cancel", site.jobs()[job]["id"])
 
     assert code != 0
     assert "scancel" in text
+    over.touch()
