@@ -1,7 +1,7 @@
 """A real Ray cluster of several nodes on this machine, in a temporary folder and on free ports, for tests.
 
 Every node is a `ray start --block` in a session of its own, and is stopped by pid. One cluster serves all tests of a run:
-`SHARED` has the two nodes of the engine worlds, and pytest-xdist keeps its tests in one worker (`conftest.py`).
+`shared_cluster` has the two nodes of the engine worlds, and pytest-xdist keeps its tests in one worker (`conftest.py`).
 """
 
 from __future__ import annotations
